@@ -1,5 +1,6 @@
 """The API: the resource model, its validation, and the messages between workflows.
 
-The modules in this folder hold one kind of fact each: labels, names, digests, errors, settings, prices. Nothing here calls out: no
-Temporal client, no cluster, no cloud, no scheduler.
+Each module in this folder holds one kind of fact: labels, names, digests, errors,
+settings, prices. No code here calls a Temporal client, a cluster, a cloud or the
+scheduler.
 """

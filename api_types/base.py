@@ -1,7 +1,9 @@
-"""The base class of every model that is stored or sent.
+"""The base class of every stored or sent model.
 
-Models are frozen and tolerant: an old history or a newer sender may have fields that this version does not know. Only admission is strict
-(`model_validate(document, extra="forbid")`), because a strict model could not read what an earlier version wrote.
+Models are frozen and tolerant: a message from an old history or a newer sender may have
+fields that this version does not know. Only admission is strict
+(`model_validate(document, extra="forbid")`), because a strict model could not read the
+output of an earlier version.
 """
 
 from typing import Annotated, Any
@@ -13,37 +15,50 @@ from api_types.payloads.limits import shortened
 
 NAME_MAX = 253
 Name = Annotated[str, Field(max_length=NAME_MAX)]
-"""A name, or the id of a request: hundreds of them are kept, and shown in one answer."""
+"""A name or a request id.
+
+Workflows keep hundreds of them, and one response shows them all.
+"""
 
 ID_MAX = 1024
 Id = Annotated[str, Field(max_length=ID_MAX)]
-"""What identifies something or is one word of its state: a workflow, a uid, an object on a cluster, a version, a phase, an address."""
+"""An identifier or a one-word state: a workflow id, uid, version, phase or address."""
 
 TEXT_BYTES_MAX = 2000
-"""A sentence for people in a message. A longer one is shortened: it is no reason to refuse what it is about."""
+"""The size of a sentence for people in a message.
 
-Text = Annotated[str, BeforeValidator(lambda value: shortened(value, TEXT_BYTES_MAX) if isinstance(value, str) else value)]
-"""A text for people."""
+A longer sentence is shortened, because its length is no reason to reject the message.
+"""
 
-# Numbers below are counters, or from a time before there were computers that sent them.
+Text = Annotated[
+    str,
+    BeforeValidator(
+        lambda value: (
+            shortened(value, TEXT_BYTES_MAX) if isinstance(value, str) else value
+        )
+    ),
+]
+# Smaller numbers are counters: this time in milliseconds is in the year 2001.
 _FIRST_TIME = 10**12
 _NUMBER_MAX = 2**53 - 1
 
 SentAt = Annotated[int, Field(le=_NUMBER_MAX)]
-"""A number that orders the messages of one sender to one receiver, which takes the greatest only.
+"""A number that orders the messages from one sender to one receiver.
 
-It is one more than the last, or the sender's time in ms if that is greater. A clock that is set back so changes nothing while the
-sender lives. One that was lost and started anew has another uid, or learns from its receivers which number they have seen.
+The receiver accepts only a number greater than the last. The sender adds one to its
+last number, or uses its time in milliseconds if that is greater. So setting the clock
+back has no effect while the sender runs. A sender that was lost and restarted has a new
+uid, or reads the last number from its receivers.
 """
 
 
 def is_time(number: int) -> bool:
-    """Tell whether a number that orders messages is made of a time, and is no counter."""
+    """Return whether a message number is a time rather than a counter."""
     return number >= _FIRST_TIME
 
 
 class Message(BaseModel):
-    """A frozen value whose JSON is camelCase and whose absent fields stay absent."""
+    """A frozen value with camelCase JSON, in which absent fields stay absent."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -54,5 +69,5 @@ class Message(BaseModel):
     )
 
     def wire(self) -> dict[str, Any]:
-        """Give the JSON tree as it is sent: camelCase, without fields that are null."""
+        """Return the JSON tree for sending: camelCase, without null fields."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -1,7 +1,8 @@
-"""Digests of JSON: equal content gives equal text, in every process.
+"""Digests of JSON: equal content has an equal digest in every process.
 
-Objects on clusters and the state of running workflows hold these digests, so the bytes that are hashed never change. That is why there are
-two: another text of the same content would restart every pod, or repeat every report.
+Objects on clusters and the state of running workflows contain these digests, so the
+hashed bytes must never change. Therefore there are two formats: another serialization
+of the same content would restart every pod, or repeat every report.
 """
 
 import hashlib
@@ -12,17 +13,22 @@ _SHORT = 16
 
 
 def content_hash(value: Any) -> str:
-    """Give 64 hex digits over JSON in its shortest form; keys are sorted."""
-    return _sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    """Return the SHA-256 in hex of the shortest form of the JSON, with sorted keys."""
+    return _sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    )
 
 
 def short_hash(value: Any) -> str:
-    """Give the first 16 digits of the content hash, for what is only compared with its predecessor."""
+    """Return the first 16 hex digits of the content hash, to detect changes."""
     return content_hash(value)[:_SHORT]
 
 
 def report_digest(report: Any) -> str:
-    """Give 16 hex digits over a message between entities, to compare it with the one before; keys are sorted."""
+    """Return 16 hex digits over a message between entities, with sorted keys.
+
+    The digest is compared with the digest of the last message.
+    """
     return _sha256(json.dumps(report, sort_keys=True))[:_SHORT]
 
 

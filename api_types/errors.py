@@ -1,29 +1,41 @@
 """The errors of this project.
 
-The class name is the failure type that Temporal records; the branch says whether retrying can help.
+The class name is the failure type that Temporal records. The branch of the tree states
+whether a retry can help:
 
-* PermanentError       fails until the spec changes; not retried
-* ActionRequiredError  fails until a person changes something outside; not retried by Temporal, the workflow tries again by timer
-* TransientError       may succeed later; Temporal retries the activity
+- PermanentError: fails until the spec changes; not retried.
+- ActionRequiredError: fails until a person changes something outside the control plane.
+  Temporal does not retry it, but the workflow tries again by timer.
+- TransientError: may succeed later; Temporal retries the activity.
 
-A workflow reads `error_type(error)`: the class itself is not serialized.
+Workflows call `error_type(error)`, because Temporal does not serialize the class.
 """
 
 from datetime import timedelta
 
 from temporalio.exceptions import ActivityError, ApplicationError
 
-# What a worker answers to a query that it cannot answer before the next workflow task; the query can be sent again.
+# A worker fails a query with this message if it cannot respond before the next workflow
+# task. The caller can send the query again.
 QUERY_REFUSED = "the history goes on beyond the last workflow task: query again"
 
 
 class ModelplaneError(ApplicationError):
-    """The base class: a message for people, the class name as failure type."""
+    """The base class: a message for people, with the class name as the failure type."""
 
     retryable = False
 
-    def __init__(self, message: str, *details: object, after: timedelta | None = None) -> None:
-        """Say what failed; `after` is the delay before the next attempt that the other side asked for (`Retry-After`)."""
+    def __init__(
+        self, message: str, *details: object, after: timedelta | None = None
+    ) -> None:
+        """Create the error.
+
+        Args:
+            message: the reason, for people.
+            details: further details; the first is the reason of a condition.
+            after: the delay before the next attempt, from the `Retry-After` header.
+
+        """
         super().__init__(
             message,
             *details,
@@ -38,11 +50,11 @@ class PermanentError(ModelplaneError):
 
 
 class InvalidInput(PermanentError):
-    """The input can never work as written."""
+    """The input can never work as it is written."""
 
 
 class Unsupported(PermanentError):
-    """Valid, but not offered here."""
+    """The input is valid, but the control plane does not support it."""
 
 
 class NameConflict(PermanentError):
@@ -50,15 +62,29 @@ class NameConflict(PermanentError):
 
 
 class Conflict(PermanentError):
-    """The object was changed since it was read, or is being deleted."""
+    """The object changed since it was read, or is being deleted."""
+
+
+class PlanOutdated(ModelplaneError):
+    """The cloud rejected a part of the plan that the next plan leaves out."""
 
 
 class ActionRequiredError(ModelplaneError):
-    """A person must act outside; the workflow tries again by timer."""
+    """A person must act outside the control plane.
+
+    The workflow tries again by timer.
+    """
 
 
 class CredentialsInvalid(ActionRequiredError):
     """A credential is missing, malformed or refused."""
+
+
+class WorkerClockWrong(CredentialsInvalid):
+    """A cloud refuses the signatures of a worker whose clock is wrong.
+
+    Everything pauses as for a missing credential. The credential may be valid.
+    """
 
 
 class PermissionDenied(ActionRequiredError):
@@ -66,45 +92,51 @@ class PermissionDenied(ActionRequiredError):
 
 
 class NoControlCluster(ActionRequiredError):
-    """What is to be done is done on the control cluster, and none is configured."""
+    """The operation needs a control cluster, and none is configured."""
 
 
 class StillThere(ActionRequiredError):
-    """An object that must be deleted first still exists, for instance because of a finalizer."""
+    """An object that must be deleted first still exists, perhaps with a finalizer."""
 
 
 class StorageClassMissing(ActionRequiredError):
-    """The cluster has no storage class of the name that a volume claim would ask for."""
+    """The cluster does not have the storage class that a volume claim requests."""
 
 
 class QuotaExceeded(ActionRequiredError):
-    """A quota of the cloud account is used up; the message names it, its limit and what is needed."""
+    """A quota of the cloud account is used up.
+
+    The message names the quota, its limit and the requested amount.
+    """
 
 
 class CapacityUnavailable(ActionRequiredError):
-    """The cloud has no machines of the type in the zone now."""
+    """The cloud has no machines of the type in the zone at present."""
 
 
 class ReplaceRequired(ActionRequiredError):
-    """A cloud object differs in what cannot be changed in place."""
+    """A cloud object differs in a field that cannot be changed in place."""
 
 
 class CloudObjectBroken(ActionRequiredError):
-    """A cloud object ended in a failed state for another reason than quota or capacity, also when it was built again."""
+    """A cloud object failed again after a rebuild.
+
+    The cause is neither quota nor capacity.
+    """
 
 
 class TransientError(ModelplaneError):
-    """May succeed later; retried."""
+    """The operation may succeed later; Temporal retries it."""
 
     retryable = True
 
 
 class NotRunning(TransientError):
-    """An entity that is waited for does not run yet."""
+    """An entity that the operation waits for does not run yet."""
 
 
 class ClusterUnreachable(TransientError):
-    """No answer from the cluster's API server."""
+    """The cluster's API server does not respond."""
 
 
 class Throttled(TransientError):
@@ -116,39 +148,48 @@ class ServerError(TransientError):
 
 
 class AnswerTooLarge(TransientError):
-    """The other side sent more than is read."""
+    """The response is larger than the limit for reading."""
 
 
 class Busy(TransientError):
-    """Another operation on the cloud object runs; it is waited for."""
+    """Another operation on the cloud object is in progress, and this one waits for it."""
 
 
 class NotYet(TransientError):
-    """What the cloud was just told, it does not know everywhere yet."""
+    """The cloud has accepted a change that is not visible everywhere yet."""
 
 
 class Dependency(TransientError):
-    """A cloud object cannot be deleted while another one uses it; the message names that."""
+    """A cloud object cannot be deleted while another one uses it.
+
+    The message names the other object.
+    """
 
 
 class StackMissing(TransientError):
-    """The cluster does not serve a kind that we apply; it may be installed later."""
+    """The cluster does not serve a kind that the control plane applies.
+
+    Somebody may install the kind later.
+    """
 
 
 class ChartUnavailable(TransientError):
-    """A Helm chart cannot be fetched: its repository does not answer, or does not have this version."""
+    """A Helm chart cannot be fetched.
+
+    Its repository does not respond, or does not have this version.
+    """
 
 
 class ReleasePending(TransientError):
-    """Another helm process may still be working on a release."""
+    """Another helm process may still be working on the release."""
 
 
 class StaleSnapshot(TransientError):
-    """The ledger changed since the decision was requested, or this worker does not have it."""
+    """The ledger changed since the request, or this worker does not have it."""
 
 
 class UnreadableArgument(TransientError):
-    """The arguments of an activity were encrypted with a key that this worker does not have."""
+    """An activity's arguments are encrypted with a key that this worker does not have."""
 
 
 _TYPES: dict[str, type[ModelplaneError]] = {}
@@ -164,24 +205,33 @@ _collect(ModelplaneError)
 
 
 def error_type(error: BaseException) -> str:
-    """Give the type name of a failure as it reached a workflow or client; empty if it is not an ApplicationError."""
-    cause: BaseException | None = error.cause if isinstance(error, ActivityError) else error
+    """Return the type name of a failure, as a workflow or client receives it.
+
+    It is empty if the failure is not an ApplicationError.
+    """
+    cause: BaseException | None = (
+        error.cause if isinstance(error, ActivityError) else error
+    )
     return (cause.type or "") if isinstance(cause, ApplicationError) else ""
 
 
 def error_message(error: BaseException) -> str:
-    """Give the message for people, without the wrapping that activities add."""
-    cause: BaseException | None = error.cause if isinstance(error, ActivityError) else error
+    """Return the message for people, without the wrapping that activities add."""
+    cause: BaseException | None = (
+        error.cause if isinstance(error, ActivityError) else error
+    )
     return cause.message if isinstance(cause, ApplicationError) else str(cause or error)
 
 
 def error_reason(error: BaseException) -> str:
-    """Give the condition reason that a failure carries as its first detail; empty if it carries none."""
-    cause: BaseException | None = error.cause if isinstance(error, ActivityError) else error
+    """Return the condition reason, which is the first detail of a failure, or ""."""
+    cause: BaseException | None = (
+        error.cause if isinstance(error, ActivityError) else error
+    )
     details = cause.details if isinstance(cause, ApplicationError) else ()
     return str(details[0]) if details else ""
 
 
 def is_permanent(type_name: str) -> bool:
-    """Whether only a change of the spec can help."""
+    """Return whether only a change of the spec can help."""
     return issubclass(_TYPES.get(type_name, TransientError), PermanentError)

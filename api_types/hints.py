@@ -7,7 +7,7 @@ _CUTOFF = 0.6
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str:
-    """Give the candidate most similar to `name`, or an empty string if none is close."""
+    """Return the candidate most similar to `name`, or "" if none is close."""
     by_fold = {candidate.casefold(): candidate for candidate in candidates}
     found = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=_CUTOFF)
     return by_fold[found[0]] if found else ""

@@ -1,6 +1,7 @@
 """Every label, annotation and field manager that this project reads or writes.
 
-Keys are public API: users select by them, and the control plane finds its objects on clusters by them.
+The keys are public API: users select objects by them, and the control plane uses them
+to find its own objects on clusters.
 """
 
 from collections.abc import Iterable
@@ -17,10 +18,10 @@ DEPLOYMENT = f"{GROUP}/deployment"
 CLUSTER = f"{GROUP}/cluster"
 REPLICA_INDEX = f"{GROUP}/replica-index"
 
-# On clusters. By the first two, platform teams mark where a cluster is.
+# On clusters. Platform teams set the first two to the location of a cluster.
 REGION = f"{GROUP}/region"
 ZONE = f"{GROUP}/zone"
-# All pools of the cluster share a network with those of other clusters of the same value.
+# Clusters with the same value share a network among all their pools.
 NETWORK_DOMAIN = f"{GROUP}/network-domain"
 
 # On nodes.
@@ -44,22 +45,26 @@ OWNER_UID = f"{GROUP}/owner-uid"
 GENERATION = f"{GROUP}/generation"
 RENDER_HASH = f"{GROUP}/render-hash"
 TEMPLATE_HASH = f"{GROUP}/template-hash"
-# On workloads: a hash over the part of the spec that their pods are made from, and the version of the renderer that made them.
+# On workloads: a hash of the spec fields that the pods are rendered from, and the
+# version of the renderer.
 PODS_SOURCE = f"{GROUP}/pods-source"
 RENDERER = f"{GROUP}/renderer"
 CREATED_FOR = f"{GROUP}/created-for"
-# An annotation on a namespace of a cluster, set by its administrators: models may run there although we did not create it.
+# An annotation that administrators of a cluster set on a namespace: it permits models
+# in a namespace that the control plane did not create.
 ALLOW_WORKLOADS = f"{GROUP}/allow-workloads"
-# On namespaces that we create. Nothing that is rendered needs more than `baseline` allows, but for what an InferenceClass grants;
-# `restricted` is only recorded, because images of engines run as root.
+# On namespaces that the control plane creates. Rendered pods need no more than
+# `baseline` allows, except for the fields that an InferenceClass permits. `restricted`
+# is only audited, because engine images run as root.
 POD_SECURITY_ENFORCE = "pod-security.kubernetes.io/enforce"
 POD_SECURITY = {
     POD_SECURITY_ENFORCE: "baseline",
     "pod-security.kubernetes.io/audit": "restricted",
 }
-# Kubernetes' own label of an EndpointSlice: the name of its Service.
+# Kubernetes' label on an EndpointSlice: the name of its Service.
 SERVICE_NAME = "kubernetes.io/service-name"
-# Prefix of an annotation on a shared copy; its name is the workload name of a replica that needs the copy.
+# The prefix of an annotation on a shared copy. The rest of the key is the workload name
+# of a replica that needs the copy.
 USER_PREFIX = f"user.{GROUP}/"
 
 # On pods.
@@ -67,20 +72,32 @@ SERVING = f"{GROUP}/serving"
 WORKLOAD = f"{GROUP}/workload"
 LWS_ROLE = f"{GROUP}/lws-role"
 EPP_CONFIG_CHECKSUM = f"{GROUP}/epp-config-checksum"
-# A keyed hash over copied Secrets and ConfigMaps, on pods that shall restart when one changes.
+# A keyed hash of the copied Secrets and ConfigMaps, on pods that restart when one of
+# the copies changes.
 PROPAGATED_HASH = f"{GROUP}/propagated-hash"
-# Of a copy of a Secret or ConfigMap: the version of its source when it was written. Of one that belongs to a cache also the source, as
-# `<kind>/<name>`; the owner of any other copy says that.
+# On a copy of a Secret or ConfigMap: the version of its source when the copy was
+# written. A cache's copy also has an annotation with its source, as `<kind>/<name>`.
+# The owner labels identify the source of every other copy.
 SOURCE_VERSION = f"{GROUP}/source-version"
 SOURCE = f"{GROUP}/source"
 
-# On objects at clouds: tags at AWS, whose fourth key is `CLUSTER`, and labels at Google Cloud, whose keys have neither `/` nor `.`.
+# On cloud objects. AWS uses tags; the fourth key is `CLUSTER`. Google Cloud uses
+# labels, whose keys may contain neither `/` nor `.`.
 CLOUD_OWNER = f"{GROUP}/owner"
 CLOUD_OBJECT = f"{GROUP}/object"
+CLOUD_ZONES = f"{GROUP}/zones"
+"""On a VPC: the zones that were chosen for its cluster, separated by spaces."""
+CLOUD_ZONES_WITHOUT_MACHINES = f"{GROUP}/zones-without-machines"
+"""The tag of a node group with the zones that had no machines for it."""
+CLOUD_ZONES_REFUSED_BY = f"{GROUP}/zones-refused-by-"
+"""On a VPC, followed by `eks` or `efs`: the zones that this service rejected."""
 POD_IDENTITY = f"{GROUP}/pod-identity"
-"""Of pods at EKS: the association from which they have their role."""
+"""On pods at EKS: the association from which they get their role."""
 FIXED_SIZE = f"{GROUP}/fixed-size"
-"""Of a node group that has so many nodes, where its bounds do not say it: EKS takes no maximum of 0."""
+"""On a node group of fixed size.
+
+EKS accepts no maximum of 0, so the bounds of the group cannot express the size.
+"""
 INSTALLATION = f"{GROUP}/installation"
 GCP_OWNER = "modelplane-owner"
 GCP_CLUSTER = "modelplane-cluster"
@@ -88,7 +105,8 @@ GCP_OBJECT = "modelplane-object"
 
 # Annotations that users set.
 STACK = f"{GROUP}/stack"
-# On the Gateway of a control cluster whose gateway others install: `enabled` says that routes may name Middlewares of Traefik.
+# On the Gateway of a control cluster whose gateway the platform team installed itself:
+# `enabled` means that routes may refer to Traefik Middlewares.
 MIDDLEWARES = f"{GROUP}/middlewares"
 ROUTING = f"{GROUP}/routing"
 SCHEDULER_TYPE = f"{GROUP}/scheduler-type"
@@ -98,19 +116,27 @@ TASK_QUEUE = f"{GROUP}/task-queue"
 REFRESH = f"{GROUP}/refresh"
 PROPAGATE = f"{GROUP}/propagate"
 PICKER_FLAGS = f"{GROUP}/epp-extra-flags"
-# Of a cluster at a cloud that is being deleted: nothing is asked of the cluster itself, or nothing is deleted at all.
+# On a ModelDeployment: `Warn` turns refusals that are based on the flags and variables
+# of its engines into warnings.
+ENGINE_CHECKS = f"{GROUP}/engine-checks"
+ENGINE_CHECKS_WARN = "Warn"
+# On a cloud cluster that is being deleted: the first skips all calls to the cluster
+# itself, the second leaves all cloud objects in place.
 SKIP_IN_CLUSTER_TEARDOWN = f"{GROUP}/skip-in-cluster-teardown"
 ABANDON = f"{GROUP}/abandon"
 TAKEN_WHILE_DELETING = (SKIP_IN_CLUSTER_TEARDOWN, ABANDON)
 PRICE_PER_NODE_HOUR = f"{GROUP}/price-per-node-hour"
 
-# On objects of users: who owns which fields, for server-side apply. The front writes it, and shows it as `metadata.managedFields`.
+# On users' objects: the owner of each field, for server-side apply. The front writes
+# this annotation and shows it as `metadata.managedFields`.
 MANAGED_FIELDS = f"{GROUP}/managed-fields"
-# What `kubectl apply` without `--server-side` sent last.
+# The last manifest that `kubectl apply` sent without `--server-side`.
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
-# On pods, and not for users: webhooks, node agents and container runtimes take containers, volumes, devices, networks or credentials from
-# them, also what only the `podPolicy` of an InferenceClass grants. The others of a mesh, and those of Prometheus, are harmless.
+# On pods, and forbidden to users: webhooks, node agents and container runtimes read
+# containers, volumes, devices, networks or credentials from them, including settings
+# that only the `podPolicy` of an InferenceClass permits. Other annotations of service
+# meshes, and those for Prometheus, are harmless.
 REFUSED_ANNOTATIONS = (
     "sidecar.istio.io/userVolume",
     "sidecar.istio.io/userVolumeMount",
@@ -124,19 +150,19 @@ REFUSED_ANNOTATIONS = (
     "iam.amazonaws.com/",
     "k8s.v1.cni.cncf.io/",
     "v1.multus-cni.io/",
-    # A pod of a gang is in the group that the control plane, or KAI itself, makes for it.
+    # A gang's pod belongs to the group that the control plane or KAI creates for it.
     "pod-group-name",
-    # CRI-O: shared memory, devices, user namespaces, cgroups, seccomp profiles, processors.
+    # CRI-O: shared memory, devices, user namespaces, cgroups, seccomp profiles, CPUs.
     "io.kubernetes.cri-o.",
     "*.cri-o.io/",
     "*.crio.io/",
-    # Hooks and handlers of OCI runtimes: files are written on the node.
+    # Hooks and handlers of OCI runtimes, which write files on the node.
     "io.containers.",
     "run.oci.",
     # Virtual machines and sandboxes: kernels, mounts, memory.
     "io.katacontainers.",
     "dev.gvisor.",
-    # Devices and mounts that plug-ins of the runtime add: CDI and NRI.
+    # Devices and mounts that CDI and NRI plug-ins of the runtime add.
     "*.cdi.k8s.io/",
     "*.nri.io/",
     "*.nri.containerd.io/",
@@ -146,10 +172,11 @@ REFUSED_ANNOTATIONS = (
 
 
 def is_refused_annotation(key: str, refused: Iterable[str]) -> bool:
-    """Whether one of the entries stands for a key.
+    """Return whether one of the entries matches a key.
 
-    `example.com/` stands for all keys of that domain, `*.example.com/` also for those of its subdomains and for keys that are such a domain
-    alone, and `com.example.` for all keys that begin so.
+    `example.com/` matches all keys of that domain. `*.example.com/` also matches keys
+    of its subdomains, and keys that consist of such a domain alone. `com.example.`
+    matches all keys with that prefix.
     """
     return any(_stands_for(entry, key) for entry in refused)
 
@@ -172,5 +199,6 @@ GATEWAY_NAME = "inference-gateway"
 # The gateway on the control cluster, which all services share.
 CONTROL_GATEWAY_NAME = "modelplane"
 
-# A header of what a service responds with: the ModelReplica or ModelEndpoint that the gateway had sent the request to.
+# A response header of a service: the ModelReplica or ModelEndpoint to which the gateway
+# sent the request.
 RESPONDER_HEADER = "x-modelplane-endpoint"

@@ -1,6 +1,7 @@
-"""The price of a node: an annotation of an InferenceClass, or an entry of a price table, parsed here and nowhere else.
+"""The price of a node, from an annotation of an InferenceClass or a price table.
 
-Prices are sent as whole thousandths per node-hour, because a placement must not depend on how a machine rounds.
+Prices are sent as whole thousandths per node-hour, because a placement must not depend
+on the rounding of a machine.
 """
 
 import re
@@ -8,7 +9,7 @@ from collections.abc import Mapping
 
 from api_types import labels
 
-# The price of a node is not known, as opposed to a node that costs nothing.
+# The price of a node is unknown, which differs from a node that costs nothing.
 UNPRICED = -1
 
 _DECIMALS = 3
@@ -16,12 +17,15 @@ _WRITTEN = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,6}))?")
 
 
 def price_milli(annotations: Mapping[str, str]) -> int:
-    """Read a class's price per node-hour in thousandths, rounded down; `UNPRICED` when there is none or it is no decimal number."""
+    """Return a class's price per node-hour in thousandths, rounded down.
+
+    It is `UNPRICED` if the annotation is missing or not a decimal number.
+    """
     return read_price_milli(annotations.get(labels.PRICE_PER_NODE_HOUR, ""))
 
 
 def read_price_milli(text: str) -> int:
-    """Read a price in thousandths, rounded down; `UNPRICED` when the text is no decimal number."""
+    """Return a price in thousandths, rounded down; `UNPRICED` if it is not decimal."""
     written = _WRITTEN.fullmatch(text)
     if written is None:
         return UNPRICED

@@ -1,5 +1,8 @@
-"""What workflows and activities send each other: arguments of signals, queries and updates, input and output of activities.
+"""Messages between workflows and activities.
 
-Every model derives from `api_types.base.Message` and stays readable for old histories: a field may be added with a default, and no JSON
-name changes. Not here: manifests (`resources`) and their checks (`validation`). May import `resources` and the root modules of `api_types`.
+They are the arguments of signals, queries and updates, and the input and output of
+activities. Every model derives from `api_types.base.Message` and stays readable for old
+histories: a change may add a field with a default, but never changes a JSON name. Not
+here: manifests (`resources`) and their checks (`validation`). May import `resources`
+and the root modules of `api_types`.
 """

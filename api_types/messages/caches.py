@@ -1,7 +1,8 @@
-"""Messages of a ModelCache: signals to and from clusters, replicas and deployments, input and output of its activities.
+"""Messages of a ModelCache, and input and output of its activities.
 
-A cache does not know its users by itself: a workflow that references one registers, and the cache signals every registered user.
-Credentials travel as references; of their content only a keyed digest is sent.
+A cache does not discover its users: each workflow that references a cache registers
+with it, and the cache signals every registered user. Credentials travel as references;
+messages contain only a keyed digest of their content.
 """
 
 from typing import Any
@@ -9,18 +10,26 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Id, Message, SentAt, Text
-from api_types.messages.cluster_work import CacheMount, Connection, Seconds, StorageClasses
+from api_types.messages.cluster_work import (
+    CacheMount,
+    Connection,
+    Seconds,
+    StorageClasses,
+)
 
-# --- with clusters ----------------------------------------------------------------------------------------------------------------------
+# Messages to and from clusters.
 
 
 class CacheSite(Message):
-    """What caches must know of a cluster; without a connection or a storage class nothing new can be staged there.
+    """The state of a cluster that its caches need.
 
-    `present`: the InferenceCluster exists; `deleting`: it is being deleted. Settings come from the worker that connected, because workflow
-    code reads none: `attempts_max` is `cache.maxAttempts` (0: no limit), `evict_grace_seconds` is `cache.evictGrace`. `storage_classes` are
-    as in `ClusterFacts`. `holders`: the uids of the caches that a cluster waits for that is
-    being deleted, by name.
+    Without a connection or a storage class, nothing new can be staged on the cluster.
+    `present`: the InferenceCluster exists. `deleting`: it is being deleted. Settings
+    come from the worker that connected, because workflow code cannot read them:
+    `attempts_max` is `cache.maxAttempts` (0: no limit), and `evict_grace_seconds` is
+    `cache.evictGrace`. `storage_classes` is as in `ClusterFacts`. `holders` maps the
+    names of caches to their uids: a cluster that is being deleted waits for these
+    caches.
     """
 
     name: Id
@@ -32,16 +41,17 @@ class CacheSite(Message):
     storage_classes: StorageClasses | None = None
     scheduler_type: Id = "none"
     present: bool = True
-    deleting: bool = Field(default=False, alias="leaving")
+    deleting: bool = False
     attempts_max: int = 0
     evict_grace_seconds: Seconds = 600
     holders: dict[Id, Id] = Field(default_factory=dict)
 
 
 class CacheOnCluster(Message):
-    """A cache has objects on this cluster, or (`staged` False) none: a cluster that is being deleted waits for that.
+    """Whether a cache has objects on a cluster.
 
-    `sequence` orders what the cache with this `uid` tells clusters.
+    A cluster that is being deleted waits for `staged` to become false. `sequence`
+    orders the messages of the cache with this `uid` to clusters.
     """
 
     cache: Id
@@ -51,7 +61,7 @@ class CacheOnCluster(Message):
 
 
 class CacheAccount(Message):
-    """Where a cache has objects as far as it knows, for a watch that has just started."""
+    """The clusters where a cache knows of its objects, for a newly started watch."""
 
     namespace: str
     name: str
@@ -59,14 +69,17 @@ class CacheAccount(Message):
     clusters: list[str] = Field(default_factory=list)
 
 
-# --- with replicas and deployments ------------------------------------------------------------------------------------------------------
+# Messages to and from replicas and deployments.
 
 
 class CacheUse(Message):
-    """Register as a user of a cache, to be signalled about its changes; `used` False unregisters.
+    """Registers an object as a user of a cache, which then signals it about changes.
 
-    A deployment sends only its own identity, a replica also its cluster, and in `claims` what its pods may mount now. `sequence` orders the
-    registrations of the object with this `uid`. `report_missing`: the object has no report of the cache, whatever the cache has sent to it.
+    `used` False unregisters the object. A deployment sends only its own identity. A
+    replica also sends its cluster, and in `claims` the claims that its pods may
+    currently mount. `sequence` orders the registrations of the object with this `uid`.
+    `report_missing` means that the object has no report of the cache, even if the cache
+    has sent one.
     """
 
     workflow_id: Id
@@ -80,9 +93,11 @@ class CacheUse(Message):
 
 
 class CacheReport(Message):
-    """What a replica must know of its cache on its cluster: `claim` is the volume claim to mount, empty while there is none.
+    """The state of a replica's cache on its cluster.
 
-    `size_gib` is the size of the volume that the cache asks for; `mount` says how the claim is mounted, where that is not as usual.
+    `claim` is the volume claim to mount, empty while there is none. `size_gib` is the
+    requested size of the volume. `mount` is set if the claim is not mounted in the
+    usual way.
     """
 
     cache: Id
@@ -93,15 +108,17 @@ class CacheReport(Message):
     claim: Id = ""
     size_gib: int = Field(default=0, ge=0)
     mount: CacheMount | None = None
-    artifact_key: Id = Field(default="", alias="artefactKey")
+    artifact_key: Id = ""
     revision: Id = ""
     message: Text = ""
 
 
 class CacheChanged(Message):
-    """What placement reads of a cache: where it may be staged, and its phase on each cluster. `present` False: it does not exist.
+    """The placement constraints of a cache: its clusters and its phase on each.
 
-    Sent to deployments that registered, and, without a uid, to every deployment of the namespace when a cache is created.
+    `present` False means that the cache does not exist. The cache sends this message to
+    registered deployments. When a cache is created, every deployment of the namespace
+    gets it without a uid.
     """
 
     cache: Id
@@ -113,25 +130,26 @@ class CacheChanged(Message):
     phases: dict[Id, Id] = Field(default_factory=dict)
 
 
-# --- activities -------------------------------------------------------------------------------------------------------------------------
+# Input and output of activities.
 
 
 class ResolveRevision(Message):
-    """Resolve the source of a cache to a commit or digest."""
-
     namespace: str
     name: str
     spec: dict[str, Any]
 
 
 class ResolvedRevision(Message):
-    """A commit (40 hex digits) or a digest (`sha256:` and 64)."""
+    """A commit (40 hex digits) or a digest (`sha256:` and 64 hex digits)."""
 
     revision: str
 
 
 class ApplyCache(Message):
-    """Apply the objects of one artifact on one cluster. `hydrate`: its Job too; `failed_job_uid` is the uid of one that failed."""
+    """Apply the objects of one artifact on one cluster.
+
+    `hydrate`: also apply its Job. `failed_job_uid` is the uid of a failed Job.
+    """
 
     connection: Connection
     cluster: str
@@ -144,26 +162,29 @@ class ApplyCache(Message):
     storage_class_name: str
     scheduler_type: str = "none"
     hydrate: bool = True
-    failed_job_uid: str = Field(default="", alias="spentJob")
+    failed_job_uid: str = ""
 
 
 class EarlierClaim(Message):
-    """A volume claim that an earlier run of the same cache left; `uid` is the uid of that run."""
+    """A volume claim from an earlier run of the same cache, with the uid of that run."""
 
     claim: str
     uid: Id
 
 
 class CacheApplied(Message):
-    """What was applied. `job_uid` is empty if no Job was created; `credential_missing` then says which Secret it waits for.
+    """The result of `ApplyCache`.
 
-    `credential_version` is the keyed digest of the Secret that was read, empty if there was none. `volume_digest` is a `content_digest`.
-    `access_mode` is what the volume has. `adopted` are the uids of earlier runs of this cache whose objects are its own from now on.
-    `earlier` are the claims of other artifacts that such runs left on the cluster.
+    `job_uid` is empty if no Job was created; `credential_missing` is then the Secret
+    that the Job waits for. `credential_version` is the keyed digest of the Secret,
+    empty without a Secret. `volume_digest` is a `content_digest`. `access_mode` is the
+    access mode of the volume. `adopted` are the uids of earlier runs of this cache
+    whose objects it now owns. `earlier` are the claims of other artifacts that such
+    runs left on the cluster.
     """
 
     claim: str
-    artifact_key: str = Field(alias="artefactKey")
+    artifact_key: str
     volume_digest: str
     access_mode: Id = ""
     job_uid: str = ""
@@ -175,9 +196,11 @@ class CacheApplied(Message):
 
 
 class DeleteCacheObjects(Message):
-    """Delete the objects of one artifact from a cluster; `steps` are numbers of `CACHE_STEPS`, each done until nothing is left.
+    """Delete the objects of one artifact from a cluster.
 
-    `uid` is the uid of the run that owns them: of this cache, or of an earlier run of it.
+    `steps` are numbers of `CACHE_STEPS`. Each step ends when all its objects are gone.
+    `uid` is the uid of the run that owns the objects, which is the current run or an
+    earlier one.
     """
 
     connection: Connection
@@ -189,16 +212,17 @@ class DeleteCacheObjects(Message):
 
 
 class SecretKey(Message):
-    """One key of a Secret or ConfigMap; an empty key is that of a docker config."""
+    """One key of a Secret or ConfigMap; an empty key is the key of a docker config."""
 
     name: Id
     key: Id = ""
 
 
 class AwaitCredential(Message):
-    """Wait until a Secret, or its key, differs from the version last read; `version` empty: it was missing.
+    """Wait until a Secret or its key differs from the version that was last read.
 
-    `name` may be empty; `others` are read with it, and have one version with it.
+    An empty `version` means that the Secret did not exist. `name` may be empty.
+    `others` are read together with it, and `version` covers them too.
     """
 
     namespace: str

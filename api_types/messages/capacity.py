@@ -1,6 +1,7 @@
-"""What a capacity adapter reports of one cluster: one form, whatever scheduler or admission controller runs there.
+"""The capacity report of a cluster, in one form for all schedulers.
 
-Counts are whole nodes or devices. Free is rounded down and used is rounded up, so that nothing is promised twice over a fraction.
+Counts are whole nodes or devices. Free counts are rounded down and used counts are
+rounded up, so that a fraction is never promised twice.
 """
 
 from collections.abc import Mapping
@@ -17,9 +18,12 @@ EVICTED = "Evicted"
 
 
 class CapacityPool(Message):
-    """The nodes of one pool: all, those that our pods can be scheduled on now, those among the rest that other workloads use.
+    """The nodes of one pool.
 
-    `device_free`: device entry (driver) to a histogram, free devices on a node -> number of such nodes.
+    `nodes_schedulable` are the nodes on which pods can be scheduled now,
+    `foreign_nodes` the other nodes that foreign workloads use. `device_free` maps a
+    device entry (driver) to a histogram: the number of free devices on a node to the
+    number of such nodes.
     """
 
     name: Id
@@ -30,9 +34,11 @@ class CapacityPool(Message):
 
 
 class CapacityQueue(Message):
-    """An admission queue, in devices; -1 means without limit. `pools` is empty when it serves all of them.
+    """An admission queue, in devices; -1 means unlimited.
 
-    `tenants` are the names under which workloads reach it. `free` is what it would still admit.
+    `tenants` are the names by which workloads refer to the queue. `pools` is empty if
+    the queue serves all pools. `free` is the number of devices that it would still
+    admit.
     """
 
     name: Id
@@ -49,9 +55,10 @@ class CapacityQueue(Message):
 
 
 class Admission(Message):
-    """The admission state of a replica's pods: Admitted, Pending or Evicted, the worst of them.
+    """The worst admission state of a replica's pods: Admitted, Pending or Evicted.
 
-    `workload` is the base name of its objects, `since` (ms) when the earliest of those pods began to wait or was evicted.
+    `workload` is the base name of its objects. `since` (ms) is the time at which the
+    first of the pods started to wait or was evicted.
     """
 
     workload: Id
@@ -61,7 +68,10 @@ class Admission(Message):
 
 
 class CapacitySnapshot(Message):
-    """The capacity of a cluster at one time; `observed_at` in ms, `generation` counts the changes since the adapter started."""
+    """The capacity of a cluster at one time.
+
+    `observed_at` is in ms. `generation` counts the changes since the adapter started.
+    """
 
     cluster: Id
     source: Id
@@ -74,10 +84,12 @@ class CapacitySnapshot(Message):
 
 
 def with_plain_admission(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give the manifest of a reported cluster with the admission of its workloads unpacked; the scheduler reads nothing packed.
+    """Return a reported cluster's manifest with its admission list unpacked.
+
+    The scheduler cannot read packed fields.
 
     Raises:
-        ValueError: what is packed cannot be read.
+        ValueError: the packed field cannot be read.
 
     """
     status = manifest.get("status")
@@ -86,6 +98,8 @@ def with_plain_admission(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
         return manifest
     try:
         plain = {**capacity, "admission": expand(capacity.get("admission"))}
-    except Exception as error:  # whatever base85, zlib or JSON refuse of a text that was received
-        raise ValueError(f"status.capacity.admission: cannot be unpacked: {error}") from error
+    except Exception as error:  # base85, zlib and JSON raise many types
+        raise ValueError(
+            f"status.capacity.admission: cannot be unpacked: {error}"
+        ) from error
     return {**manifest, "status": {**status, "capacity": plain}}

@@ -1,6 +1,7 @@
-"""Messages about the clusters that this project creates at a cloud: orders of InferenceClusters, reports, the work of activities.
+"""Messages about cloud clusters: orders, reports, and the input of activities.
 
-Cloud objects have keys such as `net/vpc` (spec/provisioning.md 6.2, 7.2). Nothing here holds a secret: a credential is a reference.
+Cloud objects have keys such as `net/vpc`. No message contains a secret: a credential is
+a reference.
 """
 
 from typing import Annotated, Any, Literal
@@ -14,38 +15,46 @@ STORAGE_CLASS = "StorageClass"
 HELM_RELEASE = "HelmRelease"
 SYSTEM_NODES = "SystemNodes"
 IN_CLUSTER = (CONNECTION, STORAGE_CLASS, HELM_RELEASE, SYSTEM_NODES)
-"""The kinds of objects that are in the cluster, not at the cloud, and go with it."""
+"""The kinds of objects inside the cluster, which disappear with it."""
 
 CLUSTER_KEY = "cluster"
 """The key of the control plane."""
 
 WAITS = "waits"
-"""In the heartbeats of the work on an object: what is waited for, in words."""
+"""The heartbeat field of an activity on an object: the reason why it waits."""
 
 OBJECTS_MAX = 200
 FACTS_MAX = 32
 REMOVED_MAX = 16
-"""So many objects that are not wanted any more are told to the InferenceCluster, which carries them."""
+"""The number of removed objects in a report. The InferenceCluster carries them."""
 LEFTOVERS_MAX = 300
-"""So many leftovers are listed; the workflow carries them."""
+"""The number of listed leftovers. The workflow carries them."""
+STATES_MAX = 64
+"""The number of objects in a report. The InferenceCluster carries them."""
 _YEAR_SECONDS = 366 * 24 * 3600
 
 Provider = Literal["GKE", "EKS"]
-ObjectPhase = Literal["Waiting", "Creating", "Ready", "Differs", "Broken", "Deleting", "Absent", "Unknown"]
-ClusterPhase = Literal["Pending", "Preflight", "Creating", "Ready", "Changing", "Deleting", "Deleted"]
+ObjectPhase = Literal[
+    "Waiting", "Creating", "Ready", "Differs", "Broken", "Deleting", "Absent", "Unknown"
+]
+ClusterPhase = Literal[
+    "Pending", "Preflight", "Creating", "Ready", "Changing", "Deleting", "Deleted"
+]
 WorkClass = Literal["Quick", "Medium", "ControlPlane", "NodePool"]
 
 Wait = Annotated[int, Field(ge=1, le=_YEAR_SECONDS)]
-"""A time in seconds, which is added to the present."""
+"""A duration in seconds, which the receiver adds to the current time."""
 
 Facts = Annotated[dict[Name, Id], Field(max_length=FACTS_MAX)]
-"""What an object reports when it is there, such as its id; facts are text."""
+"""The reported properties of an existing object, such as its id, as text."""
 
 
 class CloudAccount(Message):
-    """Whose cloud objects, and with which credential: Secret `modelplane-system/<secret>` (ruling G18).
+    """The owner of cloud objects and its credential.
 
-    `installation` and `project` are pinned: empty until they are first read, then the same for the whole life of the cluster.
+    The credential is Secret `modelplane-system/<secret>`. `installation` and `project`
+    are pinned: they are empty until they are first read, and then constant as long as
+    the cluster exists.
     """
 
     provider: Provider
@@ -58,7 +67,10 @@ class CloudAccount(Message):
 
 
 class CloudObject(Message):
-    """One object that is wanted, as `activities.clouds.wire` writes it. `digest` is over what it is made with, without ids and tokens."""
+    """One desired object, in the form of `activities.clouds.wire`.
+
+    `digest` covers the creation parameters of the object, without ids and tokens.
+    """
 
     key: Id
     kind: Id
@@ -75,13 +87,18 @@ RemovedObjects = Annotated[list[CloudObject], Field(max_length=REMOVED_MAX)]
 
 
 class CloudOrder(Message):
-    """What an InferenceCluster wants at its cloud now: signal `apply` of CloudCluster. Only the newest counts.
+    """The desired cloud objects of an InferenceCluster: signal `apply` of CloudCluster.
 
-    `manifest` is the InferenceCluster, `classes` the specs of the classes of its pools that exist. `removable_pools`: pools that the spec
-    does not have any more and that no replica names; others that were removed stay for `provision.poolDrainWait`.
+    A newer order replaces an older one. `manifest` is the InferenceCluster, `classes`
+    the specs of the existing classes of its pools. `removable_pools` are pools that the
+    spec no longer has and that no replica uses; other removed pools are kept for
+    `provision.poolDrainWait`.
 
-    The rest is for a CloudCluster that lost its state. `account`: the one that was pinned. `was_usable`, `was_ready`: whether the control
-    plane, and everything, was there once. `removed`: what was not wanted any more, and was still there; None if nothing was.
+    The other fields are for a CloudCluster that lost its state. `account` is the pinned
+    account. `was_usable` and `was_ready` state whether the control plane, and the
+    cluster, have ever been ready. `never_ready` are the keys of objects that were not
+    ready yet when the cluster was. `removed` are objects that were no longer wanted and
+    still existed, or None.
     """
 
     uid: Id
@@ -93,15 +110,20 @@ class CloudOrder(Message):
     account: CloudAccount | None = None
     was_usable: bool = False
     was_ready: bool = False
+    never_ready: Annotated[list[Id], Field(max_length=STATES_MAX)] = Field(
+        default_factory=list
+    )
     removed: RemovedObjects | None = None
 
 
 class CloudDelete(Message):
-    """Delete everything at the cloud: signal `delete` of CloudCluster. `abandon`: end without deleting anything, and say what is left.
+    """Delete all cloud objects: signal `delete` of CloudCluster.
 
-    `skip_cluster`: nothing is asked of the cluster itself any more. `emptied`: it was asked, and users have no load balancers and claims in
-    it any more; otherwise those that they have stay at the cloud. `order` is for a CloudCluster that lost its state, and does not know
-    what there may be.
+    `abandon` ends the workflow without any deletion, and reports the remaining objects.
+    `skip_cluster` sends no more requests to the cluster itself. `emptied` states that
+    users' load balancers and claims are deleted from the cluster; otherwise their cloud
+    objects are kept. `order` is for a CloudCluster that lost its state and does not
+    know the objects.
     """
 
     uid: Id
@@ -113,15 +135,65 @@ class CloudDelete(Message):
 
 
 class CloudProblem(Message):
-    """Something that is refused, or a warning; `at` is a pool or an object, empty for the cluster."""
+    """A rejection or a warning; `at` is a pool or an object, empty for the cluster."""
 
     reason: Id
     at: Id = ""
     text: Text = ""
 
 
+class CloudHealth(Message):
+    """A problem that the cloud reports of an existing object.
+
+    `error` is the error type that decides the next step, `code` the cloud's own code.
+    `text` quotes the cloud and begins with the code. `lacks_nodes` states that the
+    cloud does not provide all nodes of a pool.
+    """
+
+    error: Id
+    code: Id
+    text: Text = ""
+    lacks_nodes: bool = False
+
+
+class CloudObjectState(Message):
+    """The state of a pool or of another object, for its InferenceCluster.
+
+    - `key`, `kind`, `name`: the object at the cloud; empty for a pool that the plan
+      refuses.
+    - `pool`: the name of the pool in the spec, or "" for an object of the cluster.
+    - `ready`: the object is as planned, and the cloud reports no problem of it.
+    - `was_ready`: the object was ready at any time.
+    - `lacks_nodes`: the cloud does not provide all nodes of the pool.
+    - `reason`: the error type of the problem, or "". `code` is the cloud's code.
+    - `message`: the words of the cloud, or the awaited state of an object without a
+      problem.
+    - `since`: when the problem began, or the work on an object without one.
+    - `next_step`: the next step of a person, if there is a problem. `retry_at` is the
+      time of Modelplane's next attempt.
+    """
+
+    key: Id = ""
+    kind: Id = ""
+    name: Id = ""
+    pool: Name = ""
+    phase: ObjectPhase = "Waiting"
+    ready: bool = False
+    was_ready: bool = False
+    lacks_nodes: bool = False
+    reason: Id = ""
+    code: Id = ""
+    message: Text = ""
+    since: Id = ""
+    next_step: Text = ""
+    retry_at: Id = ""
+
+
 class CloudObjectShown(Message):
-    """One object of the inventory, as people and the InferenceCluster see it."""
+    """One object of the inventory, for people and for the InferenceCluster.
+
+    `cause` is the error type of a Broken object.
+    """
 
     key: Id
     kind: Id
@@ -130,15 +202,27 @@ class CloudObjectShown(Message):
     phase: ObjectPhase = "Waiting"
     epoch: int = 0
     message: Text = ""
+    cause: Id = ""
+    health: CloudHealth | None = None
 
 
 class CloudReport(Message):
-    """What CloudCluster says to its InferenceCluster: signal `cloud_reported`.
+    """The state of a CloudCluster, for its InferenceCluster: signal `cloud_reported`.
 
-    `usable`: the control plane answers and can be connected to, with `cloud_cluster`, its name at the cloud. `ready`: everything is.
-    `reason` and `message` are those of `ClusterReady` while it is not. `waits_for` names the object that is waited for. `storage_class`
-    is that of caches. `cluster_gone`: the cloud said that the control plane does not exist any more; `removed`: what is not wanted any
-    more, and is still there. Both are None if that is not so, as in what earlier versions send.
+    - `usable`: the control plane responds and accepts connections.
+    - `cloud_cluster`: the name of the cluster at the cloud.
+    - `ready`: the control plane, the system pool and a GPU pool are ready. Until then
+      `reason` and `message` are those of the condition `ClusterReady`, and `waits_for`
+      is an object that is not ready.
+    - `trouble`: the problems of the whole cluster, which no object in `states` has.
+    - `states`: the pools, and all other objects that have a problem or that a ready
+      cluster does not have yet.
+    - `storage_class`: the storage class for caches.
+    - `cluster_gone`: the cloud reported that the control plane no longer exists.
+    - `removed`: objects that are no longer wanted and still exist.
+
+    `cluster_gone` and `removed` are None if they are unknown, and in reports of earlier
+    versions.
     """
 
     uid: Id
@@ -150,9 +234,15 @@ class CloudReport(Message):
     reason: Id = ""
     message: Text = ""
     waits_for: Text = ""
+    trouble: Text = ""
+    states: Annotated[list[CloudObjectState], Field(max_length=STATES_MAX)] = Field(
+        default_factory=list
+    )
     cloud_cluster: Id = ""
     account: CloudAccount | None = None
-    problems: Annotated[list[CloudProblem], Field(max_length=OBJECTS_MAX)] = Field(default_factory=list)
+    problems: Annotated[list[CloudProblem], Field(max_length=OBJECTS_MAX)] = Field(
+        default_factory=list
+    )
     storage_class: Id = ""
     objects_ready: int = 0
     objects: int = 0
@@ -161,11 +251,14 @@ class CloudReport(Message):
     removed: RemovedObjects | None = None
 
 
-# --- work of activities ---------------------------------------------------------------------------------------------------------------
+# Input and output of activities.
 
 
 class PlanCloud(Message):
-    """Ask what is wanted: `plan_cloud`, which reads the cloud (zones, reservations, cards) and checks that it would succeed (preflight)."""
+    """Plan the desired objects and run the preflight checks: `plan_cloud`.
+
+    The activity reads zones, reservations and cards from the cloud.
+    """
 
     account: CloudAccount
     manifest: dict[str, Any]
@@ -174,15 +267,19 @@ class PlanCloud(Message):
 
 
 class CloudPlan(Message):
-    """What is wanted, in the order of creation; `account` with what was pinned. With `refused` at no pool there are no objects.
+    """The desired objects, in the order of creation.
 
-    The numbers are settings of the worker, because workflow code reads none: `provision.driftInterval`, `quotaRetry`, `capacityRetry`,
-    `maxParallel`, `poolDrainWait`, `brokenRebuilds` and `auditRounds`.
+    `account` includes the pinned values. If an entry of `refused` names no pool, there
+    are no objects. The numbers are settings of the worker, because workflow code cannot
+    read them: `provision.driftInterval`, `quotaRetry`, `capacityRetry`, `maxParallel`,
+    `poolDrainWait`, `brokenRebuilds` and `auditRounds`.
     """
 
     account: CloudAccount
     cloud_cluster: Id = ""
-    objects: Annotated[list[CloudObject], Field(max_length=OBJECTS_MAX)] = Field(default_factory=list)
+    objects: Annotated[list[CloudObject], Field(max_length=OBJECTS_MAX)] = Field(
+        default_factory=list
+    )
     refused: list[CloudProblem] = Field(default_factory=list)
     warnings: list[CloudProblem] = Field(default_factory=list)
     storage_class: Id = ""
@@ -196,10 +293,11 @@ class CloudPlan(Message):
 
 
 class CloudObjectOrder(Message):
-    """Work on one object: `ensure_cloud_object` and `delete_cloud_object`. `known` are the facts of all objects that are there, by key.
+    """Create, update or delete an object: `ensure_cloud_object`, `delete_cloud_object`.
 
-    `again`: it was worked on before in this epoch, and may have been created without that being known. Without `create`, one that is not
-    there stays so.
+    `known` are the facts of all existing objects, by key. `again`: an earlier attempt
+    in this epoch may have created the object without a record of it. Without `create`,
+    a missing object is not created.
     """
 
     account: CloudAccount
@@ -211,9 +309,10 @@ class CloudObjectOrder(Message):
 
 
 class CloudObjectResult(Message):
-    """An object that is Ready, Broken or Absent, with its facts. `message` is in the cloud's words.
+    """An object that is Ready, Broken or Absent, with its facts.
 
-    `cause` is the type of the error to report of one that is Broken, also when it was built again.
+    `message` quotes the cloud. `cause` is the error type to report for a Broken object,
+    even after a rebuild. `health` is a problem of an object that is Ready.
     """
 
     key: Id
@@ -221,10 +320,11 @@ class CloudObjectResult(Message):
     facts: Facts = Field(default_factory=dict)
     cause: Id = ""
     message: Text = ""
+    health: CloudHealth | None = None
 
 
 class ObserveCloud(Message):
-    """Look at all objects of an inventory: `observe_cloud`, which changes nothing."""
+    """Observe all objects of an inventory: `observe_cloud`, which changes nothing."""
 
     account: CloudAccount
     objects: Annotated[list[CloudObject], Field(max_length=OBJECTS_MAX)]
@@ -232,29 +332,37 @@ class ObserveCloud(Message):
 
 
 class CloudObserved(Message):
-    """What `observe_cloud` found, by key."""
+    """The result of `observe_cloud`, by key."""
 
     objects: list[CloudObjectShown] = Field(default_factory=list)
     facts: dict[Id, Facts] = Field(default_factory=dict)
 
 
 class AuditCloud(Message):
-    """Look for what is left of a cluster: `audit_cloud`. With `sweep`, what the cluster made and nobody else needs is deleted too.
+    """Search for leftovers of a cluster: `audit_cloud`.
 
-    `keys` are those of the inventory: what has our mark and another key is of an inventory that was lost, and is swept like the rest.
-    `emptied`: users had no load balancers in the cluster any more, so that those which are left are of nobody.
+    With `sweep`, the activity deletes the leftovers that the cluster created and that
+    nothing else needs. `keys` are the keys of the inventory: an object with our label
+    and another key is from a lost inventory, and is swept too. `emptied`: users had no
+    more load balancers in the cluster, so remaining ones are orphaned.
     """
 
     account: CloudAccount
     cloud_cluster: Id = ""
     known: dict[Id, Facts] = Field(default_factory=dict)
-    keys: Annotated[list[Id], Field(max_length=OBJECTS_MAX)] = Field(default_factory=list)
+    keys: Annotated[list[Id], Field(max_length=OBJECTS_MAX)] = Field(
+        default_factory=list
+    )
     sweep: bool = False
     emptied: bool = False
 
 
 class Leftover(Message):
-    """Something that is left: its kind and id at the cloud, why it is thought to belong to the cluster, and what it holds up."""
+    """A leftover object: its kind and id at the cloud.
+
+    `evidence` is the reason why it belongs to the cluster, `link` its page in the
+    cloud's console.
+    """
 
     kind: Id
     id: Id
@@ -265,8 +373,16 @@ class Leftover(Message):
 
 
 class CloudAudit(Message):
-    """What is left; nothing if the cloud is clean. `swept` was deleted now. `more` is how many are left that are not listed."""
+    """The leftovers; none if the cloud is clean.
 
-    leftovers: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(default_factory=list)
-    swept: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(default_factory=list)
+    `swept` are the objects that the audit deleted. `more` is the number of leftovers
+    that are not listed.
+    """
+
+    leftovers: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(
+        default_factory=list
+    )
+    swept: Annotated[list[Leftover], Field(max_length=LEFTOVERS_MAX)] = Field(
+        default_factory=list
+    )
     more: int = 0

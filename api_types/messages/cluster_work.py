@@ -1,23 +1,35 @@
-"""Input and output of the activities that work on clusters: connect, watch, apply, prune and tear down."""
+"""Input and output of the activities that work on clusters.
+
+The activities connect, watch, apply, prune and tear down.
+"""
 
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
 from api_types.base import Id, Message, Name, SentAt, Text
-from api_types.limits import STORAGE_CLASSES_MAX
+from api_types.limits import DEVICE_CLASSES_MAX, STORAGE_CLASSES_MAX
 from api_types.messages.clouds import CloudAccount
 from api_types.pins import apiversions
 from api_types.queues import base_queue_problem
 
-# The facts that rendering reads.
-_RENDERED_FROM = ("dra_version", "routing", "scheduler_type", "mesh_provider", "drivers", "pod_policies")
-# No operator means a longer time than this; added to the present it might leave the calendar.
+# The facts that rendering uses.
+_RENDERED_FROM = (
+    "dra_version",
+    "routing",
+    "scheduler_type",
+    "mesh_provider",
+    "drivers",
+    "pod_policies",
+)
+# No operator configures a longer time. If the receiver added a longer time to the
+# current one, the result might not be a valid date.
 _YEAR_SECONDS = 366 * 24 * 3600
 
 
 def _base_queue(name: str) -> str:
-    if name and (problem := base_queue_problem(name)):
+    problem = base_queue_problem(name) if name else ""
+    if problem:
         raise ValueError(problem)
     return name
 
@@ -27,7 +39,7 @@ def _within_a_year(seconds: int) -> int:
 
 
 Seconds = Annotated[int, AfterValidator(_within_a_year)]
-"""A time to wait, which the receiver adds to the present."""
+"""A duration, which the receiver adds to the current time."""
 
 
 StorageClasses = Annotated[dict[Name, bool], Field(max_length=STORAGE_CLASSES_MAX)]
@@ -35,7 +47,10 @@ StorageClasses = Annotated[dict[Name, bool], Field(max_length=STORAGE_CLASSES_MA
 
 
 class Identity(Message):
-    """The key of a Secret in `modelplane-system` with the credential of a cloud, as whom the worker uses a cluster that exists there."""
+    """A key of a Secret in `modelplane-system` with a cloud credential.
+
+    The worker uses this credential to authenticate to an existing cluster.
+    """
 
     name: Id
     key: Id = "private_key"
@@ -43,10 +58,11 @@ class Identity(Message):
 
 
 class Connection(Message):
-    """How to reach a cluster: a reference into the secret store, never the secret.
+    """A cluster's connection: a reference into the secret store, never the secret.
 
-    It names a kubeconfig; with `identity` that is used without its user. With `cloud` it names the credential for the cloud that the
-    cluster is at, which gives its endpoint and tokens.
+    The reference names a kubeconfig. With `identity`, the user of the kubeconfig is
+    ignored. With `cloud`, the reference names the credential for the cloud, which
+    provides the endpoint and tokens.
     """
 
     cluster: Id
@@ -59,13 +75,19 @@ class Connection(Message):
 
 
 class ClusterFacts(Message):
-    """What was found out about a connected cluster, and the settings that apply to replicas on it.
+    """Properties of a connected cluster, and the settings for replicas on it.
 
-    `drivers` maps each device class of the cluster's pools to the DRA driver behind it, `pod_policies` each pool whose class has a
-    `podPolicy` to that. `storage_classes` says of each StorageClass whether its volumes can be expanded; None while that is not known.
-    Settings come from the worker that connected, because workflow code reads none: `withdraw_after_seconds` is
-    `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`, `gateway_scheme` is `gateway.scheme`, `renderer` a hash over
-    the version of its renderer and the settings of that. `control_cluster` is the reference `controlCluster`, empty if there is none.
+    `drivers` maps each device class of the cluster's pools to its DRA driver.
+    `pod_policies` maps each pool to the `podPolicy` of its class, if there is one.
+    `missing_features` are the keys of the features that the cluster certainly lacks
+    (`api_types/pins/features.py`). `device_classes` are the names of its DeviceClasses;
+    None if they are unknown.
+    `storage_classes` is None until it is known. Settings come from the worker that
+    connected, because workflow code cannot read them: `withdraw_after_seconds` is
+    `cluster.unreachableAfter`, `drain_seconds` is `teardown.drainSeconds`, and
+    `gateway_scheme` is `gateway.scheme`. `renderer` is a hash of the version and the
+    settings of the worker's renderer. `control_cluster` is the reference
+    `controlCluster`, empty without a control cluster.
     """
 
     kubernetes_version: Id = ""
@@ -77,6 +99,10 @@ class ClusterFacts(Message):
     gateway_address: Id = ""
     gateway_message: Text = ""
     apis: list[str] = Field(default_factory=list)
+    missing_features: list[Name] = Field(default_factory=list)
+    device_classes: (
+        Annotated[list[Name], Field(max_length=DEVICE_CLASSES_MAX)] | None
+    ) = None
     drivers: dict[str, str] = Field(default_factory=dict)
     pod_policies: dict[Name, dict[str, Any]] = Field(default_factory=dict)
     storage_classes: StorageClasses | None = None
@@ -89,15 +115,28 @@ class ClusterFacts(Message):
     control_cluster: Id = ""
 
     def rendered_from(self) -> dict[str, Any]:
-        """Give what decides about rendered objects: no patch release, and of served APIs only those that are rendered."""
+        """Return the properties that rendered objects depend on.
+
+        The result excludes the patch release, and served APIs that rendering does not
+        use.
+        """
         release = ".".join(self.kubernetes_version.split(".")[:2])
         served = [api for api in self.apis if api in apiversions.RENDERED]
-        found = {"kubernetes_version": release, "apis": served, "storage_classes": self.storage_classes and sorted(self.storage_classes)}
+        found = {
+            "kubernetes_version": release,
+            "apis": served,
+            "storage_classes": self.storage_classes and sorted(self.storage_classes),
+        }
+        if self.missing_features:
+            found["missing_features"] = sorted(self.missing_features)
         return {**self.model_dump(include=set(_RENDERED_FROM)), **found}
 
 
 class Connect(Message):
-    """Try a connection and find out what the cluster serves; which rights are needed depends on its capacity adapter and its scheduler."""
+    """Connect to a cluster and discover its APIs.
+
+    The capacity adapter and the scheduler determine the required permissions.
+    """
 
     connection: Connection
     capacity_adapter: str = "none"
@@ -105,17 +144,20 @@ class Connect(Message):
 
 
 class AwaitConnection(Connect):
-    """Wait until an attempt to connect would end in another way than the last one, which failed with this error."""
+    """Wait until an attempt to connect succeeds or fails with another error."""
 
     failure_type: str
     failure_message: str
 
 
 class WatchCluster(Message):
-    """Watch one connected cluster until cancelled; `number` counts the watches of one InferenceCluster.
+    """Watch a connected cluster until cancelled.
 
-    `began` orders them by time, for a workflow that was reset counts once more.
-    `tolerations` are those that the `podPolicy` of a class grants to engine pods, by pool.
+    `number` counts the watches of one InferenceCluster. `began` orders them by time,
+    because a workflow that was reset repeats earlier numbers. `tolerations` are the
+    tolerations that the `podPolicy` of a class adds to engine pods, by pool.
+    `gateway_address` is the address at which the gateway answered to an earlier watch,
+    or "".
     """
 
     connection: Connection
@@ -125,10 +167,14 @@ class WatchCluster(Message):
     pools: list[str] = Field(default_factory=list)
     capacity_adapter: str = "none"
     tolerations: dict[Name, list[dict[str, Any]]] = Field(default_factory=dict)
+    gateway_address: Id = ""
 
 
 class ObjectIdParts(NamedTuple):
-    """The id of an object on a cluster, `<apiVersion>/<Kind>/<namespace>/<name>`; the namespace of a cluster-scoped kind is empty."""
+    """The id of an object on a cluster: `<apiVersion>/<Kind>/<namespace>/<name>`.
+
+    The namespace of a cluster-scoped kind is empty.
+    """
 
     api_version: str
     kind: str
@@ -137,16 +183,28 @@ class ObjectIdParts(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "ObjectIdParts":
-        """Read an id. Raises ValueError."""
+        """Parse an id.
+
+        Raises:
+            ValueError: the text is not an id.
+
+        """
         parts = text.rsplit("/", 3)
         if len(parts) != len(cls._fields):
-            raise ValueError(f"{text!r} is not the id of an object: <apiVersion>/<Kind>/<namespace>/<name>")
+            raise ValueError(
+                f"{text!r} is not the id of an object: <apiVersion>/<Kind>/<namespace>/<name>"
+            )
         return cls(*parts)
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Tell the object from others: one in two versions of its API is the same object."""
-        return (self.api_version.rpartition("/")[0], self.kind, self.namespace, self.name)
+        """The object in any version of its API."""
+        return (
+            self.api_version.rpartition("/")[0],
+            self.kind,
+            self.namespace,
+            self.name,
+        )
 
 
 class ClusterObject(Message):
@@ -156,12 +214,11 @@ class ClusterObject(Message):
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What it is, in whichever version of its API."""
+        """The object in any version of its API."""
         return ObjectIdParts.parse(self.id).identity
 
     @property
     def kind(self) -> str:
-        """The kind, without its version."""
         return ObjectIdParts.parse(self.id).kind
 
     @property
@@ -171,15 +228,14 @@ class ClusterObject(Message):
 
     @property
     def name(self) -> str:
-        """The name."""
         return ObjectIdParts.parse(self.id).name
 
 
 class AppliedObject(ClusterObject):
     """One applied object on a cluster.
 
-    `digest` is empty for a copy that is shared with other replicas: no single replica detects drift of it. The `hash` of a copy is the
-    version of its source.
+    `digest` is empty for a copy that is shared with other replicas, because no single
+    replica detects its drift. The `hash` of a copy is the version of its source.
     """
 
     key: str
@@ -188,7 +244,10 @@ class AppliedObject(ClusterObject):
 
 
 class NodeLocal(Message):
-    """A volume of its own for each pod, which the pod fills before its engine starts: what fills it, as `spec` of the cache says it."""
+    """A separate volume for each pod, which the pod fills before its engine starts.
+
+    `spec` is the part of the cache's spec that describes the source.
+    """
 
     spec: dict[str, Any]
     revision: Id = ""
@@ -197,10 +256,11 @@ class NodeLocal(Message):
 
 
 class CacheMount(Message):
-    """How pods mount what a cache holds, where that is not simply a volume claim for all nodes.
+    """How pods mount a cache that is not one volume claim for all nodes.
 
-    `access_mode` is that of the volume claim. With an `image`, by its digest, there is no claim: nodes pull it, with `pull_secret`, a
-    Secret of the namespace; empty without one. With `node_local` there is no claim for all pods either.
+    `access_mode` is the access mode of the volume claim. With an `image`, referenced by
+    digest, there is no claim: nodes pull the image with `pull_secret`, an optional
+    Secret of the namespace. With `node_local` there is no shared claim either.
     """
 
     access_mode: Id = ""
@@ -212,13 +272,21 @@ class CacheMount(Message):
 class ApplyReplica(Message):
     """Render and apply one replica.
 
-    `cache_claim` is the volume claim of its cache that is ready on the cluster, of `cache_gib` GiB, `adapter_claims` those of its LoRA
-    adapters, by cache; `mounts` says by cache how these are mounted, where that is not as usual. `picker_flags` are extra flags of its
-    endpoint picker. `adoption` allows to replace pods although the spec that they are made from is the same; without it they stay as they
-    are. `wait_seconds` is for objects that are deleted, as in `RunTeardownStep`. `search`: `inventory` may be incomplete, because an
-    earlier run or an interrupted apply wrote more; what is found by its labels joins it.
-    `renderer`, for pruning: that of the last apply, as in `Applied`. `recreated` names engines whose workload is deleted and created
-    anew if its pods change, because old and new copies beside each other may need more devices than are reserved.
+    - `cache_claim`: the ready volume claim of its cache on the cluster, of `cache_gib`
+      GiB.
+    - `adapter_claims`: the claims of its LoRA adapters, by cache.
+    - `mounts`: the caches that are not mounted as one claim for all nodes.
+    - `picker_flags`: extra flags of its endpoint picker.
+    - `adoption`: replace pods even if the part of the spec that they are rendered from
+      is unchanged. Without it, such pods are kept.
+    - `inventory`: the known objects. With `search` it may be incomplete, because an
+      earlier run or an interrupted apply wrote more objects. The activity then adds
+      objects that it finds by label.
+    - `renderer`: the renderer of the last apply, as in `Applied`, for pruning.
+    - `recreated`: engines whose workload is deleted and created again if its pods
+      change, because old and new copies together may need more devices than are
+      reserved.
+    - `wait_seconds`: the time limit for deleted objects, as in `RunTeardownStep`.
     """
 
     connection: Connection
@@ -241,11 +309,15 @@ class ApplyReplica(Message):
     search: bool = False
     renderer: Id = ""
     recreated: list[Name] = Field(default_factory=list)
-    wait_seconds: float = Field(default=0, alias="patienceSeconds")
+    wait_seconds: float = 0
 
 
 class AppliedEngine(Message):
-    """The workload that was applied for an engine. `template_hashes` has one per member, the serving one (`template_hash`) first."""
+    """The applied workload of an engine.
+
+    `template_hashes` has one hash per member, the serving member first. `template_hash`
+    is the first of them.
+    """
 
     name: str
     kind: str
@@ -259,14 +331,21 @@ class AppliedEngine(Message):
 
 
 class Applied(Message):
-    """The result of an apply: the whole inventory, whether anything changed, and warnings.
+    """The result of an apply: the whole inventory, changes and warnings.
 
-    `held`: why the engine workloads were left out for now (`WaitingForCache`); empty if they were not. `connector` and `decode_port` are
-    those of a PrefillDecode replica. `picker_guards`: the gateway refuses requests while the endpoint picker does not answer.
-    `overwritten`: fields that others had written since the apply before, and by which field manager. `pending` are the inventory keys of
-    workloads whose pods would be other ones, and stay; `pending_causes` says why, and `adopting` whether the deployment shall replace them
-    without being told to. `inputs_hash` is over all that was rendered from besides the spec. `renderer` is that of the worker that applied,
-    as in `ClusterFacts`.
+    - `held`: the reason why engine workloads were omitted for now (`WaitingForCache`),
+      or empty.
+    - `connector`, `decode_port`: the KV connector and the port of the decode engine.
+      They are set for PrefillDecode only.
+    - `picker_guards`: the gateway answers 500 to every request while no endpoint picker
+      is ready.
+    - `overwritten`: fields that other managers have written since the last apply, with
+      their manager.
+    - `pending`: the inventory keys of workloads whose outdated pods are kept.
+    - `pending_causes`: the reasons why these pods are outdated.
+    - `adopting`: the deployment must replace these pods without a request by the user.
+    - `inputs_hash`: covers all input of rendering except the spec.
+    - `renderer`: the renderer of the worker that applied, as in `ClusterFacts`.
     """
 
     hash: str
@@ -290,51 +369,64 @@ class Applied(Message):
 
 
 class RunTeardownStep(Message):
-    """One step of an ordered teardown.
+    """Run one step of an ordered teardown.
 
-    `workload_namespace` is empty if nothing is known that was applied. `wait_seconds`: after this time the result lists what remains (0:
-    return only when nothing does). `skipped`: ids of objects that are no longer waited for.
+    `workload_namespace` is empty if no applied object is known. After `wait_seconds`
+    the result lists the remaining objects; with 0, the step returns only when none
+    remains. `skipped` are ids of objects that the step no longer waits for.
     """
 
     connection: Connection
     facts: ClusterFacts
-    namespace: str = ""
+    namespace: str
     uid: str
     workload_name: str
     workload_namespace: str
     number: int
     inventory: list[AppliedObject] = Field(default_factory=list)
-    wait_seconds: float = Field(default=0, alias="patienceSeconds")
-    skipped: list[str] = Field(default_factory=list, alias="givenUp")
+    wait_seconds: float = 0
+    skipped: list[str] = Field(default_factory=list)
 
 
 class RemainingObject(ClusterObject):
-    """An object that should be deleted and still exists. `why`: what blocks it, such as a finalizer."""
+    """A deleted object that still exists. `why` is the reason, such as a finalizer."""
 
     why: Text = ""
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}".replace(" /", " ") + (f" ({self.why})" if self.why else "")
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        why = f" ({self.why})" if self.why else ""
+        return f"{self.kind} {name}{why}"
 
 
 class TeardownStepResult(Message):
-    """What a teardown step skipped on purpose, such as objects of another owner, and what remains of the rest: nothing if it is done."""
+    """The result of a teardown step.
+
+    `skipped` are objects that it left on purpose, such as objects of another owner.
+    `remaining` are objects that still exist; the step is done if there are none.
+    """
 
     skipped: list[Text] = Field(default_factory=list)
     remaining: list[RemainingObject] = Field(default_factory=list)
 
 
 class PruneResult(Message):
-    """The result of pruning: ids of objects that are gone or belong to another owner, and what remains of the others."""
+    """The result of pruning.
+
+    `removed` are ids of objects that are gone or belong to another owner. `remaining`
+    are the others, which still exist.
+    """
 
     removed: list[str] = Field(default_factory=list)
     remaining: list[RemainingObject] = Field(default_factory=list)
 
 
 class EmptyCluster(Message):
-    """Delete what holds things at the cloud from within a cluster that goes too: `empty_cluster`, only for one at a cloud.
+    """Delete objects inside a cloud cluster that would keep cloud objects alive.
 
-    `wait_seconds`: after this time the result lists what remains. `force` gives up the whole step, and no single object.
+    The activity is `empty_cluster`. It runs only if the cluster itself is deleted as
+    well. After `wait_seconds` the result lists the remaining objects. A deletion with
+    `force` skips the whole step, not a single object.
     """
 
     connection: Connection

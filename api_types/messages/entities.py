@@ -1,8 +1,9 @@
 """Signals and updates between entities, and from users to entities.
 
-Each argument is one JSON object in camelCase. A repeat changes nothing: a message carries a whole value, and where order matters a
-request id, a sequence number or a uid.
-`manifest` is plain JSON: it is checked by the receiver, because a signal cannot be rejected.
+Each argument is one JSON object in camelCase. A repeated message has no effect: a
+message contains a whole value and, if the order matters, a request id, a sequence
+number or a uid. `manifest` is plain JSON; the receiver validates it, because a signal
+cannot be rejected.
 """
 
 from typing import Any, Literal
@@ -14,36 +15,40 @@ from api_types.messages.cluster_work import ClusterFacts, Connection
 from api_types.prices import UNPRICED
 from api_types.resources.status import LeftBehind
 
-# --- from users ---------------------------------------------------------------------------------------------------------------------
+# Requests by users.
 
 
 class UserRequest(Message):
-    """What a user requests. The same `request_id` again changes nothing; `by` names who requested it."""
+    """A user's request. A repeated `request_id` has no effect. `by` is the user."""
 
     request_id: Name = ""
     by: Name = ""
 
 
 WEBHOOK_REQUEST = "webhook-"
-"""What the ids of requests begin with that a program has signed for the webhook of the front."""
+"""The prefix of the ids of requests that a program has signed for the front's webhook.
+"""
 
 
 class SetSpec(UserRequest):
-    """Create or change an object: the whole manifest, and why, where that is recorded."""
+    """Create or change an object: the whole manifest, with an optional reason."""
 
     manifest: Any = None
     reason: Text = ""
 
 
 class Scale(UserRequest):
-    """Set the replica count, and why, which is shown."""
+    """Set the replica count. The reason is shown to users."""
 
     replicas: Any = None
     reason: Text = ""
 
 
 class RecordEvent(UserRequest):
-    """Record what another system reports of an object, such as an autoscaler. `reason`: one word, as in events of Kubernetes."""
+    """Record an event that another system, such as an autoscaler, reports.
+
+    `reason` is one word, as in Kubernetes events.
+    """
 
     type: Literal["Normal", "Warning"] = "Normal"
     reason: Name
@@ -53,8 +58,9 @@ class RecordEvent(UserRequest):
 class Delete(UserRequest):
     """Request deletion; `evict` first moves the replicas on a cluster elsewhere.
 
-    `purge_crds`: the definitions that the charts of a cluster's stack leave are deleted too, where there is no object of them.
-    `uid`: only the object with this uid is meant, and not another one of its name; empty means whichever there is.
+    `purge_crds`: also delete the CRDs that the charts of a cluster's stack leave, if
+    they have no objects. `uid`: only the object with this uid; empty means any object
+    of the name.
     """
 
     evict: bool = False
@@ -63,10 +69,12 @@ class Delete(UserRequest):
 
 
 class Force(UserRequest):
-    """Skip the teardown step now waited for (`step`), or all that remain (`all`).
+    """Skip the current teardown step (`step`), or all remaining steps (`all`).
 
-    While no connection to the cluster of a ModelReplica is known, `step` too ends all its steps on that cluster: each would wait for the
-    connection. If the InferenceCluster was deleted, they end even without force. What stays is listed as left behind in every case.
+    While no connection to the cluster of a ModelReplica is known, `step` also skips all
+    steps on that cluster, because each would wait for the connection. If the
+    InferenceCluster was deleted, these steps end even without force. Remaining objects
+    are always listed as left behind.
     """
 
     scope: Literal["step", "all"] = "step"
@@ -74,9 +82,11 @@ class Force(UserRequest):
 
 
 class ForceFinalizer(UserRequest):
-    """Remove a finalizer of an object that the teardown of a cluster waits for. `object`: `<Kind>/<namespace>/<name>`, or its id.
+    """Remove a finalizer of an object that the teardown of a cluster waits for.
 
-    `accept_leak`: also one whose controller deletes something outside the cluster, such as a load balancer, which then stays and costs.
+    `object` is `<Kind>/<namespace>/<name>`, or an object id. `accept_leak`: remove it
+    even if its controller deletes a resource outside the cluster, such as a load
+    balancer, which then stays and costs money.
     """
 
     object: Id = ""
@@ -86,23 +96,28 @@ class ForceFinalizer(UserRequest):
 
 
 class RetryNow(UserRequest):
-    """Retry now what waits for its next attempt."""
+    """Retry operations immediately, instead of at their next attempt."""
 
 
 class Keep(UserRequest):
-    """Take back a deletion that waits for users of the object and has removed nothing yet."""
+    """Cancel a deletion that waits for users of the object and has removed nothing yet."""
 
 
 class CancelRequested(Message):
-    """The cancellation of a workflow was requested, in Temporal. Its worker sends this in place of that."""
+    """Temporal received a request to cancel a workflow.
+
+    Its worker sends this signal instead.
+    """
 
     reason: Text = ""
 
 
 class Replace(UserRequest):
-    """Change an object whose labels, annotations and spec are still those of `resource_version`; empty means whatever they are now.
+    """Change an object if its version is still `resource_version`.
 
-    `keeps_replicas`: the count in the manifest was read and not chosen, so it changes nothing of who sets it.
+    The version covers labels, annotations and spec. An empty version always matches.
+    `keeps_replicas` means that the replica count in the manifest was copied and not
+    chosen, so the owner of the count does not change.
     """
 
     resource_version: Name = ""
@@ -112,9 +127,10 @@ class Replace(UserRequest):
 
 
 class SetLabels(Message):
-    """What a replica takes over from its deployment besides the template: labels, which change nothing on a cluster, and picker flags.
+    """Labels and picker flags that a replica takes from its deployment.
 
-    `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders these among each other and with templates.
+    The labels change nothing on the cluster. `uid`: the replica; empty means
+    any replica of the name. `sequence` orders these messages and templates.
     """
 
     uid: Id = ""
@@ -124,18 +140,22 @@ class SetLabels(Message):
 
 
 class SecretsChanged(Message):
-    """The secret store has another version of something that a replica or cache has a copy of. `uid`: the object that is meant."""
+    """The secret store has a new version of a copied secret.
+
+    `uid`: the replica or cache with the copy.
+    """
 
     uid: Id
 
 
-# --- clusters and classes ---------------------------------------------------------------------------------------------------------------
+# Messages of clusters and classes.
 
 
 class ClassUse(Message):
-    """A cluster registers as a user of a class, to be signalled about its changes; `used` False unregisters.
+    """Registers a cluster as a user of a class, which then signals it about changes.
 
-    `sequence` orders the registrations of the cluster with this `uid`.
+    `used` False unregisters. `sequence` orders the registrations of the cluster with
+    this `uid`.
     """
 
     cluster: Id
@@ -145,9 +165,11 @@ class ClassUse(Message):
 
 
 class ClassChanged(Message):
-    """A class was created or changed. `price_milli`: the price of a node-hour in thousandths, negative when unknown.
+    """A class was created or changed.
 
-    `sequence` orders what the class with this `uid` reports of one generation: a new price makes none.
+    `price_milli` is the price of a node-hour in thousandths, negative if unknown.
+    `sequence` orders the reports of the class with this `uid` within one generation,
+    because a new price does not change the generation.
     """
 
     name: Id
@@ -159,9 +181,10 @@ class ClassChanged(Message):
 
 
 class ClusterChanged(Message):
-    """What the replicas on a cluster must know of it. `problem` says why it is not connected.
+    """The state of a cluster that its replicas need.
 
-    `gone`: the cluster itself does not exist any more, as its cloud says, and so nothing that was on it; None if that is not known.
+    `problem` is the reason why it is not connected. `gone`: the cloud reported that the
+    cluster no longer exists, and so none of its objects; None if that is not known.
     """
 
     name: Id
@@ -176,15 +199,16 @@ class ClusterChanged(Message):
     gone: bool | None = None
 
 
-# --- ModelReplica -----------------------------------------------------------------------------------------------------------------------
+# Messages of ModelReplicas.
 
 
 class StartReplica(Message):
     """The start argument of a ModelReplica: its identity and first template.
 
-    `restarted`: its workflow ran before and was terminated, so objects of it may be on the cluster. Its reports are numbered above
-    `first_sequence`, and so above all reports of earlier runs. `deleting`: it is started only to delete what an earlier run has applied.
-    `sequence`, `adoption`: as in `SetTemplate`.
+    `restarted`: its workflow ran before and was terminated, so its objects may be on
+    the cluster. Its reports have numbers above `first_sequence`, and so above all
+    reports of earlier runs. `deleting`: it starts only to delete the objects of an
+    earlier run. `sequence` and `adoption` are as in `SetTemplate`.
     """
 
     uid: str
@@ -209,8 +233,9 @@ class StartReplica(Message):
 class SetTemplate(Message):
     """A newer template for a running replica, with its new ledger entry.
 
-    `uid`: the replica that is meant; empty means whichever has the name. `sequence` orders those of one generation, and labels with them.
-    A higher `adoption` than before allows once to replace pods although the spec that they are made from is the same.
+    `uid`: the replica; empty means any replica of the name. `sequence` orders templates
+    of one generation, and labels with them. An increased `adoption` permits one
+    replacement of pods whose source in the spec is unchanged.
     """
 
     uid: Id = ""
@@ -224,10 +249,13 @@ class SetTemplate(Message):
 
 
 class ReplicaChanged(Message):
-    """The state that a replica reports to its deployment; the highest sequence of a uid wins.
+    """The state that a replica reports to its deployment.
 
-    `pending`: why its pods would be other ones if they were made now; empty if they would not. `adopting`: the deployment shall have them
-    replaced without being told to. `adoption` is the last one that was applied.
+    The report with the highest sequence of a uid is valid.
+
+    `pending` is the reason why its pods are outdated, or empty. `adopting` means that
+    the deployment must replace them without a request by the user. `adoption` is the
+    last applied adoption number.
     """
 
     name: Id
@@ -246,23 +274,32 @@ class ReplicaChanged(Message):
 
 
 class CheckReplicas(Message):
-    """Have a deployment check whether the workflows of its replicas run: that of some was terminated, or failed."""
+    """Tells a deployment to check whether the workflows of its replicas run.
+
+    Some of them were terminated, or failed.
+    """
 
 
-# --- sent through activities -------------------------------------------------------------------------------------------------------------
+# Messages to activities.
 
 
 class StartReplicas(Message):
-    """Start the workflows of placed replicas; one that already runs with the same uid is left as it is."""
+    """Start the workflows of placed replicas.
 
-    replicas: list[StartReplica] = Field(alias="births")
+    A workflow that already runs with the same uid is not changed.
+    """
+
+    replicas: list[StartReplica]
 
 
 class StartedReplicas(Message):
-    """The names of those that do not run.
+    """The names of replicas that do not run.
 
-    `conflicts`: those whose name is in use. `unfinished`: another uid has the name, was terminated and may have left objects. `completed`:
-    it ran, and is gone. `refused`: those that the server does not accept, with its reason.
+    - `conflicts`: another object uses the name.
+    - `unfinished`: a workflow with another uid had the name, was terminated, and may
+      have left objects.
+    - `completed`: the workflow has run and completed.
+    - `refused`: the server rejected the start, with its reason.
     """
 
     conflicts: list[str] = Field(default_factory=list)

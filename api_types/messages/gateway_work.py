@@ -1,6 +1,6 @@
-"""Input and output of the activities that work on the control cluster, and what its watch reports.
+"""Input and output of the activities on the control cluster, and reports of its watch.
 
-None of them names the cluster: a worker knows it by its settings (`controlCluster`).
+No message identifies the cluster: a worker knows it from its setting `controlCluster`.
 """
 
 from typing import Annotated, Literal
@@ -19,11 +19,11 @@ from api_types.limits import (
 )
 from api_types.messages.routing import EndpointOwner, SelectedEndpoint, TimeoutSupport
 
-# --- backends -----------------------------------------------------------------------------------------------------------------------
+# Backends
 
 
 class ApplyBackend(Message):
-    """Apply the Service and the EndpointSlice of an endpoint, which is named like its owner."""
+    """Apply the Service and the EndpointSlice of an endpoint, named like its owner."""
 
     owner: EndpointOwner
     namespace: Name
@@ -33,14 +33,17 @@ class ApplyBackend(Message):
 
 
 class AppliedBackend(Message):
-    """The Service that was applied, and a digest over what was stored of it and of its slice."""
+    """The applied Service, and a digest of the stored Service and EndpointSlice."""
 
     backend: Name
     digest: Id
 
 
 class RemoveBackend(Message):
-    """Delete the slices of an endpoint, then its Service. What belongs to another owner is left."""
+    """Delete the slices of an endpoint, then its Service.
+
+    Objects of another owner are kept.
+    """
 
     owner: EndpointOwner
     namespace: Name
@@ -48,45 +51,64 @@ class RemoveBackend(Message):
     uid: Id
 
 
-# --- routes -------------------------------------------------------------------------------------------------------------------------
+# Routes
 
 
 class RouteEntry(Message):
-    """One entry of a service: its share, and endpoints of it that can be routed, by name; none if other entries serve in its place."""
+    """One entry of a service: its share, and its routable endpoints by name.
+
+    It has no endpoints if other entries serve instead.
+    """
 
     weight: int = 1
-    endpoints: Annotated[list[SelectedEndpoint], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    endpoints: Annotated[
+        list[SelectedEndpoint], Field(max_length=ROUTE_BACKENDS_MAX)
+    ] = Field(default_factory=list)
 
 
 class RouteRetries(Message):
-    """How often the gateway sends a request again of which nothing was sent to an endpoint, or that got one of the codes, and how soon."""
+    """The retry policy of the gateway.
+
+    The gateway retries requests that reached no endpoint, and responses with one of the
+    codes.
+    """
 
     attempts: Annotated[int, Field(ge=1, le=RETRIES_MAX)] = 1
-    codes: Annotated[list[Annotated[int, Field(ge=min(RETRY_CODES), le=max(RETRY_CODES))]], Field(max_length=len(RETRY_CODES))] = Field(
-        default_factory=list
-    )
-    backoff_milliseconds: Annotated[int, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 100
+    codes: Annotated[
+        list[Annotated[int, Field(ge=min(RETRY_CODES), le=max(RETRY_CODES))]],
+        Field(max_length=len(RETRY_CODES)),
+    ] = Field(default_factory=list)
+    backoff_milliseconds: Annotated[
+        int, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)
+    ] = 100
 
 
 class RouteTimeouts(Message):
-    """After which times the gateway ends a request, and one attempt to send it to an endpoint: durations of the Gateway API."""
+    """Timeouts of a request, and of one attempt to send it to an endpoint.
+
+    Both are durations of the Gateway API.
+    """
 
     request: Annotated[str, Field(max_length=DURATION_MAX)] | None = None
     backend_request: Annotated[str, Field(max_length=DURATION_MAX)] | None = None
 
 
 class ApplyRoute(Message):
-    """Spread the shares of a service over its endpoints, and apply its HTTPRoute. Without endpoints the route has no backends.
+    """Distribute the shares of a service over its endpoints, and apply its HTTPRoute.
 
-    `retries` is what its Middleware shall do, None for a route without one; `middleware_left` says that there may be one of before.
-    `timeouts` are those of its rule that the gateway supports, None for a rule without any.
-    `gateway_recovers`: the control cluster did not answer a moment ago, so its gateway may not load what is new yet.
+    Without endpoints the route has no backends. `retries` configures its Middleware;
+    None means a route without one. `middleware_left`: an earlier Middleware may exist.
+    `timeouts` are the timeouts that the gateway supports; None means a rule without
+    timeouts. `gateway_recovers`: the control cluster just recovered, so its gateway may
+    not load new objects yet.
     """
 
     namespace: Name
     name: Name
     uid: Id
-    entries: Annotated[list[RouteEntry], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
+    entries: Annotated[list[RouteEntry], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(
+        default_factory=list
+    )
     retries: RouteRetries | None = None
     middleware_left: bool | None = None
     timeouts: RouteTimeouts | None = None
@@ -101,53 +123,60 @@ class BackendShare(Message):
 
 
 class AppliedRoute(Message):
-    """The route that was applied: its generation, a digest over what was stored, and its backends, in the order of entries and names.
+    """The applied route, with its generation and a digest of the stored object.
 
-    `middleware` is a digest over its Middleware, empty for a route that names none; `middleware_problem` says why it names none.
-    `timeouts` are those that its rule has.
+    The backends are in the order of entries and names. `middleware` is a digest of its
+    Middleware, empty for a route without one; `middleware_problem` is then the reason.
+    `timeouts` are the timeouts of its rule.
     """
 
     name: Name
     generation: int = 0
     digest: Id = ""
-    backends: Annotated[list[BackendShare], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    backends: Annotated[list[BackendShare], Field(max_length=ROUTE_BACKENDS_MAX)] = (
+        Field(default_factory=list)
+    )
     middleware: Id = ""
     middleware_problem: Text = ""
     timeouts: RouteTimeouts | None = None
 
 
 class RemoveRoute(Message):
-    """Delete the HTTPRoute of a service, then the Middleware that there may be. What belongs to another owner is left.
+    """Delete the HTTPRoute of a service, then its Middleware if there is one.
 
-    `taken_over`: also those that an earlier service of its name has left, whose workflow was terminated.
+    Objects of another owner are kept.
     """
 
     namespace: Name
     name: Name
     uid: Id
     middleware_left: bool | None = None
-    taken_over: bool | None = None
 
 
-# --- the gateway --------------------------------------------------------------------------------------------------------------------
+# The gateway
 
 
 class GatewayFacts(Message):
-    """What was found out about the control cluster when it was connected. `uid` tells it from other clusters.
+    """Properties of the connected control cluster.
 
-    `denied_cidrs`: networks where endpoints may not be; None from workers that do not look.
+    `uid` distinguishes clusters.
+
+    `denied_cidrs`: networks where endpoints may not be; None from workers that do not
+    check.
     """
 
     kubernetes_version: Id = ""
     uid: Id = ""
-    denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = None
+    denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = (
+        None
+    )
 
 
 class WatchGateway(Message):
     """Watch the control cluster until cancelled.
 
-    `number` counts the watches of the InferenceGateway with this uid. `began` orders the watches of
-    all gateways that follow one another; earlier versions do not send it.
+    `number` counts the watches of the InferenceGateway with this uid. `began` orders
+    the watches of all successive gateways; earlier versions do not send it.
     """
 
     uid: Id
@@ -156,9 +185,10 @@ class WatchGateway(Message):
 
 
 class ObservedGateway(Message):
-    """The gateway as the control cluster shows it: an address, or why there is none. `accepted`: its class and it are in use.
+    """The state of the gateway on the control cluster: its address or a message.
 
-    `timeouts`: which ones its class supports; None while that is not known.
+    `accepted`: the gateway and its class are accepted. `timeouts`: the timeouts that
+    its class supports; None while that is not known.
     """
 
     reachable: bool
@@ -170,9 +200,11 @@ class ObservedGateway(Message):
 
 
 class ObservedServiceRoute(Message):
-    """The HTTPRoute of a service. `accepted`, `resolved`: what the gateway says of its current generation, with its text if it says no.
+    """The HTTPRoute of a service.
 
-    `middleware` is a digest over the Middleware that it names, empty if that does not exist; None if it names none, or it is not known.
+    `accepted`, `resolved`: the gateway's conditions for the current generation, with a
+    message if one is false. `middleware` is a digest of its Middleware, empty if the
+    Middleware does not exist; None if the route has none, or if it is not known.
     """
 
     present: bool
@@ -185,13 +217,16 @@ class ObservedServiceRoute(Message):
 
 
 class ObservedBackend(Message):
-    """The Service and slice of an endpoint: a digest over both as they are stored; empty if one of them is missing."""
+    """A digest of an endpoint's stored Service and slice; empty if either is missing."""
 
     digest: Id = ""
 
 
 class ControlObserved(Message):
-    """The signal `control_observed`: exactly one of the parts is set. `run` and `sequence` tell it from older ones."""
+    """The signal `control_observed`: exactly one of the parts is set.
+
+    `run` and `sequence` order the signals.
+    """
 
     owner_uid: Id
     gateway_uid: Id
@@ -202,18 +237,31 @@ class ControlObserved(Message):
     backend: ObservedBackend | None = None
 
 
-# --- its installation ---------------------------------------------------------------------------------------------------------------
+# Installation
 
-InstallStep = Literal["crds", "metallb", "address-pool", "traefik", "gateway-class", "gateway"]
-"""A part of what is installed on the control cluster; each needs those before it. MetalLB and its addresses only where they are wanted."""
+InstallStep = Literal[
+    "crds", "metallb", "address-pool", "traefik", "gateway-class", "gateway"
+]
+"""A part of the installation on the control cluster.
 
-INSTALL_STEPS: tuple[InstallStep, ...] = ("crds", "metallb", "address-pool", "traefik", "gateway-class", "gateway")
+Each part needs the parts before it. MetalLB and its addresses are optional.
+"""
+
+INSTALL_STEPS: tuple[InstallStep, ...] = (
+    "crds",
+    "metallb",
+    "address-pool",
+    "traefik",
+    "gateway-class",
+    "gateway",
+)
 
 
 class RunInstallStep(Message):
-    """Bring one part of the installation to what the spec says, or with `remove` take it away. What is as it should be is left alone.
+    """Apply one part of the installation, or with `remove` delete it.
 
-    `traefik_version` is that of the chart, `address_pool` the addresses for MetalLB.
+    Objects that are up to date are not changed. `traefik_version` is the version of the
+    chart, `address_pool` has the addresses for MetalLB.
     """
 
     uid: Id
@@ -224,7 +272,7 @@ class RunInstallStep(Message):
 
 
 class InstallStepResult(Message):
-    """Whether the step is complete; otherwise what it waits for."""
+    """Whether the step is complete. If not, `message` is the reason why it waits."""
 
     done: bool
     message: Text = ""

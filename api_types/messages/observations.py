@@ -1,11 +1,15 @@
-"""What `watch_cluster` observes on a cluster and signals to the owners of the objects.
+"""Observations of `watch_cluster`, which it signals to the owners of the objects.
 
-An observation is the whole state that one owner needs, never a difference: a lost one is replaced by the next (level, not edge).
+An observation contains the whole state that one owner needs, never a difference. The
+next observation therefore replaces a lost one (level-triggered, not edge-triggered).
 """
+
+from typing import Annotated
 
 from pydantic import Field
 
-from api_types.base import Id, Message, Text
+from api_types.base import Id, Message, Name, Text
+from api_types.limits import NODE_RESOURCES_MAX
 from api_types.messages.capacity import CapacitySnapshot
 from api_types.messages.cluster_work import ClusterFacts, Seconds
 from api_types.messages.versions import ObservationOrder
@@ -13,7 +17,10 @@ from api_types.payloads.packing import Compact
 
 
 class ObservedObject(Message):
-    """One applied object as it is on the cluster. `id` as in `AppliedObject`; `digest` is a `content_digest`."""
+    """One applied object, as observed on the cluster.
+
+    `id` is as in `AppliedObject`; `digest` is a `content_digest`.
+    """
 
     id: Id
     digest: Id
@@ -22,9 +29,11 @@ class ObservedObject(Message):
 class ObservedWorkload(Message):
     """The workload of one engine, in copies.
 
-    `current`: the controller has seen the newest spec. `hashes`: template hashes of its pods that are not terminating. `blocker`: the
-    dominant reason why pods are not ready, empty if all are. `pods_ready` counts serving pods with condition Ready, of gangs only those
-    whose followers are ready too. `overdue`: its progress deadline has passed, which is a warning and not a failure.
+    `current`: the controller has seen the newest spec. `hashes`: template hashes of its
+    pods that are not terminating. `blocker`: the dominant reason why pods are not
+    ready, empty if all are. `pods_ready` counts serving pods with condition Ready; in a
+    gang, the followers must be ready too. `overdue`: its progress deadline has passed,
+    which is a warning and not a failure.
     """
 
     name: Id
@@ -42,7 +51,7 @@ class ObservedWorkload(Message):
 
 
 class ObservedRoute(Message):
-    """The status that its gateway gave an HTTPRoute at the current generation."""
+    """The gateway's status of an HTTPRoute at the current generation."""
 
     name: Id
     accepted: bool = False
@@ -50,7 +59,7 @@ class ObservedRoute(Message):
 
 
 class ObservedPool(Message):
-    """The status that its gateway gave an InferencePool."""
+    """The gateway's status of an InferencePool."""
 
     name: Id
     accepted: bool = False
@@ -58,8 +67,6 @@ class ObservedPool(Message):
 
 
 class ObservedReplica(Message):
-    """The observed state of a ModelReplica."""
-
     objects: list[ObservedObject] = Field(default_factory=list)
     workloads: list[ObservedWorkload] = Field(default_factory=list)
     routes: list[ObservedRoute] = Field(default_factory=list)
@@ -68,25 +75,33 @@ class ObservedReplica(Message):
 
 
 class ObservedNodes(Message):
-    """The nodes of one pool, in nodes, and its published devices."""
+    """The nodes of one pool, in nodes, and its published devices.
+
+    `resources` are the extended resources that any Ready node offers; None if they are
+    not reported, as by earlier versions.
+    """
 
     pool: Id
     total: int = 0
     ready: int = 0
     schedulable: int = 0
     devices: int = 0
+    resources: Annotated[list[Name], Field(max_length=NODE_RESOURCES_MAX)] | None = None
 
 
 class ObservedCluster(Message):
     """The observed state of an InferenceCluster.
 
-    `replicas`: those that have objects there, as namespace/name; None until everything was listed once. `facts` are those that depend on
-    no object, with the settings of the worker that watches; None until they were found out. `silent_seconds`: how long an API server that
-    is not reachable had not answered when this was observed.
+    `replicas`: the replicas with objects on the cluster, as namespace/name; None until
+    the first complete list. `facts` are the facts that depend on no object, with the
+    settings of the watching worker; None until they are known. `silent_seconds`: how
+    long an unreachable API server had not responded at the time of the observation.
+    `gateway_answers`: whether the gateway answers requests; None if it never has.
     """
 
     reachable: bool = True
     silent_seconds: Seconds = 0
+    gateway_answers: bool | None = None
     error_type: Id = ""
     error: Text = ""
     gateway_address: Id = ""
@@ -98,7 +113,7 @@ class ObservedCluster(Message):
 
 
 class ObservedVolume(Message):
-    """A volume claim of a cache: its Kubernetes phase, and `digest` as in `ObservedObject`."""
+    """A volume claim of a cache. `digest` is as in `ObservedObject`."""
 
     claim: Id
     phase: Id = ""
@@ -106,9 +121,11 @@ class ObservedVolume(Message):
 
 
 class ObservedJob(Message):
-    """A hydration Job. `state` is Running, Complete or Failed; `exit_code` and `message` are those of its last failed pod.
+    """A hydration Job.
 
-    `blocker` says why its pod does not run, empty if it does. `commit` is what a complete one says that it staged, or empty.
+    `state` is Running, Complete or Failed; `exit_code` and `message` are from its last
+    failed pod. `blocker` is the reason why its pod does not run, or empty. `commit` is
+    the commit that a complete Job reports as staged, or empty.
     """
 
     claim: Id
@@ -121,15 +138,16 @@ class ObservedJob(Message):
 
 
 class ObservedCache(Message):
-    """The observed state of a ModelCache on one cluster."""
-
     cluster: Id
     volumes: list[ObservedVolume] = Field(default_factory=list)
     jobs: list[ObservedJob] = Field(default_factory=list)
 
 
 class Observed(Message):
-    """The signal `observed`: exactly one of the parts is set. `order` tells it from older ones."""
+    """The signal `observed`: exactly one of the parts is set.
+
+    `order` orders the signals.
+    """
 
     owner_uid: Id
     order: ObservationOrder = ObservationOrder()

@@ -1,7 +1,9 @@
-"""Messages about endpoints, services and the gateway: between their workflows, and with the EndpointDirectory of each namespace.
+"""Messages about endpoints, services and the gateway.
 
-An endpoint is owned by a ModelReplica, or by a ModelEndpoint that a user wrote. Its owner makes its backend on the control cluster and
-reports it to the directory; each ModelService reports what it selects, gets the endpoints that match, and says which of them its route has.
+The owner of an endpoint is a ModelReplica, or a ModelEndpoint of a user. It creates the
+backend on the control cluster and reports it to the EndpointDirectory of the namespace.
+Each ModelService reports its selectors to the directory, receives the matching
+endpoints, and reports the endpoints in its route.
 """
 
 from typing import Annotated, Literal
@@ -9,20 +11,28 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, SentAt, Text
-from api_types.limits import DENIED_NETWORKS_MAX, ROUTE_BACKENDS_MAX, SERVICE_ENTRIES_MAX
+from api_types.limits import (
+    DENIED_NETWORKS_MAX,
+    ROUTE_BACKENDS_MAX,
+    SERVICE_ENTRIES_MAX,
+)
 
 Labels = dict[str, str]
 EndpointOwner = Literal["ModelReplica", "ModelEndpoint"]
 
 REQUEST_TIMEOUT, BACKEND_TIMEOUT = "HTTPRouteRequestTimeout", "HTTPRouteBackendTimeout"
-"""The features of the Gateway API by which a GatewayClass says that routes may have `timeouts.request` and `timeouts.backendRequest`."""
+"""The Gateway API features for `timeouts.request` and `timeouts.backendRequest`.
+
+A GatewayClass lists them if its routes support these timeouts.
+"""
 
 
 class Endpoint(Message):
-    """One endpoint as services see it.
+    """One endpoint, for services.
 
-    `uid` is that of its owner. `backend` names its Service on the control cluster; it is empty while there is none, and then nothing is
-    routed to it. `cluster` is that of a ModelReplica.
+    `uid` is the uid of its owner. `backend` is its Service on the control cluster;
+    while it is empty, no requests are routed to the endpoint. `cluster` is set for a
+    ModelReplica.
     """
 
     name: Name
@@ -35,9 +45,11 @@ class Endpoint(Message):
 
 
 class EndpointReport(Message):
-    """An owner's report of its endpoint. Without an endpoint it is withdrawn: no service may route it any more.
+    """An owner's report of its endpoint.
 
-    `sequence` orders the reports of the owner with this uid. `gone`: the owner has nothing to withdraw any more, and need not be told.
+    A report without an endpoint is a withdrawal: all services must remove the endpoint
+    from their routes. `sequence` orders the reports of the owner with this uid. `gone`
+    means that the owner has nothing to withdraw, and needs no response.
     """
 
     owner: EndpointOwner
@@ -49,9 +61,10 @@ class EndpointReport(Message):
 
 
 class EndpointWithdrawn(Message):
-    """No route has the endpoint any more, as of the owner's report with this sequence.
+    """No route has the endpoint, as of the owner's report with this sequence.
 
-    The sequence is the receiver's own, so it may be ahead of a clock that was set back since.
+    The sequence is the receiver's own. It may be ahead of the clock if the clock was
+    set back in the meantime.
     """
 
     uid: Id
@@ -59,32 +72,43 @@ class EndpointWithdrawn(Message):
 
 
 class EntrySelection(Message):
-    """What one entry of a service selects by, and its place in the order of failover (smaller ones first)."""
+    """The selector of one entry of a service, and its priority (smaller first)."""
 
     match_labels: Labels = Field(default_factory=dict)
     priority: int = 0
 
 
 class ServiceReport(Message):
-    """What a service selects. A service that is gone selects nothing, and has no route.
+    """The selectors of a service.
 
-    `routed` are the endpoints that its route has now, and `version` is that of the list that it has; a directory that lost its state learns
-    both from this. `created` is when the service was: of two services that select one endpoint, the older one may route it where only one
-    may.
+    A deleted service has no entries and no route.
+
+    `routed` are the endpoints that its route currently has, and `version` is the
+    version of the list that they are from; a directory that lost its state recovers
+    both from this report. `created` is the creation time of the service: if two
+    services select one endpoint and only one may route to it, the older service may.
     """
 
     name: Name
     uid: Id
     sequence: SentAt
     created: Id = ""
-    entries: Annotated[list[EntrySelection], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
-    routed: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    entries: Annotated[list[EntrySelection], Field(max_length=SERVICE_ENTRIES_MAX)] = (
+        Field(default_factory=list)
+    )
+    routed: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(
+        default_factory=list
+    )
     version: SentAt = 0
     gone: bool = False
 
 
 class SelectedEndpoint(Message):
-    """An endpoint that can be routed. `shared_with` names an older service that selects it too; `cluster` is that of a ModelReplica."""
+    """A routable endpoint.
+
+    `shared_with` is an older service that selects it too. `cluster` is set for a
+    ModelReplica.
+    """
 
     name: Name
     url: Id
@@ -95,46 +119,57 @@ class SelectedEndpoint(Message):
 
 
 class EntryEndpoints(Message):
-    """What an entry selects: how many endpoints, how many of them can be routed, and by name the first of these.
+    """The number of endpoints of an entry, and the first of its routable endpoints.
 
-    It lists none while entries of a smaller priority have endpoints that can be routed (`standby`), and none if so many entries before it
-    have some that a route cannot have one of each.
+    `endpoints` is empty while entries of a smaller priority have routable endpoints
+    (`standby`). It is also empty if the earlier entries use up all backends of a route.
     """
 
     matched: int = 0
     ready: int = 0
     standby: bool = False
-    endpoints: Annotated[list[SelectedEndpoint], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    endpoints: Annotated[
+        list[SelectedEndpoint], Field(max_length=ROUTE_BACKENDS_MAX)
+    ] = Field(default_factory=list)
 
 
 class ServiceEndpoints(Message):
-    """What each entry of a service selects, as of its report with this `sequence`. `version` orders what the directory sends to it."""
+    """The endpoints of each entry, as of the service's report with this `sequence`.
+
+    `version` orders the messages of the directory to the service.
+    """
 
     uid: Id
     sequence: SentAt
     version: SentAt
-    entries: Annotated[list[EntryEndpoints], Field(max_length=SERVICE_ENTRIES_MAX)] = Field(default_factory=list)
+    entries: Annotated[list[EntryEndpoints], Field(max_length=SERVICE_ENTRIES_MAX)] = (
+        Field(default_factory=list)
+    )
 
 
 class Routed(Message):
-    """Which endpoints the route of a service has, and no others, as of this version of its list.
+    """All endpoints in the route of a service, as of a version of its list.
 
-    The version is the receiver's own, so it may be ahead of a clock that was set back since.
+    The version is the receiver's own. It may be ahead of the clock if the clock was set
+    back in the meantime.
     """
 
     service: Name
     uid: Id
     version: int
-    endpoints: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(default_factory=list)
+    endpoints: Annotated[list[Name], Field(max_length=ROUTE_BACKENDS_MAX)] = Field(
+        default_factory=list
+    )
 
 
-# --- the gateway --------------------------------------------------------------------------------------------------------------------
+# The gateway
 
 
 class GatewayUse(Message):
-    """A service or endpoint registers with the gateway, to be told of its changes; `used` False unregisters.
+    """Registers a service or endpoint with the gateway, which signals it about changes.
 
-    `sequence` orders the registrations of the object with this `uid`.
+    `used` False unregisters. `sequence` orders the registrations of the object with
+    this `uid`.
     """
 
     kind: Literal["ModelService", "ModelEndpoint"]
@@ -146,7 +181,11 @@ class GatewayUse(Message):
 
 
 class TimeoutSupport(Message):
-    """Which timeouts of a route the GatewayClass of the gateway says that it supports. `problem`: why it cannot be told, or is not."""
+    """The route timeouts that the GatewayClass of the gateway supports.
+
+    `problem`: the reason why a timeout is not supported, or why the support is not
+    known.
+    """
 
     gateway_class: Name = ""
     request: bool = False
@@ -155,12 +194,17 @@ class TimeoutSupport(Message):
 
 
 class GatewayChanged(Message):
-    """What services and endpoints must know of the gateway; `sequence` orders what the gateway with this `uid` reports.
+    """The state of the gateway, for services and endpoints.
 
-    `connected`: objects can be applied on the control cluster. `problem` says why not, or why there is no address. `connects` counts the
-    connections so far: with a new one, what is on the control cluster may be other than what was applied. `isolates_backends`: two services
-    may route one endpoint; with older versions of the gateway one would get the rewrites of the other. `denied_cidrs`: networks where
-    endpoints may not be; None while that is not known. `timeouts`: which ones a route may have; None while that is not known.
+    - `sequence`: orders the reports of the gateway with this `uid`.
+    - `connected`: objects can be applied on the control cluster.
+    - `problem`: the reason why they cannot, or why there is no address.
+    - `connects`: counts the connections. After a new connection, the objects on the
+      control cluster may differ from the applied ones.
+    - `isolates_backends`: two services may route to one endpoint. With older versions
+      of the gateway, one service would get the rewrites of the other.
+    - `denied_cidrs`: networks where endpoints may not be; None while that is not known.
+    - `timeouts`: the timeouts that a route may have; None while that is not known.
     """
 
     uid: Id
@@ -171,5 +215,7 @@ class GatewayChanged(Message):
     address: Id = ""
     problem: Text = ""
     isolates_backends: bool = True
-    denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = None
+    denied_cidrs: Annotated[list[Id], Field(max_length=DENIED_NETWORKS_MAX)] | None = (
+        None
+    )
     timeouts: TimeoutSupport | None = None

@@ -1,10 +1,12 @@
-"""Signals to and from the FleetScheduler, and the accounts that it asks for when it has no state.
+"""Signals to and from the FleetScheduler, and accounts for a scheduler without state.
 
-As all signal arguments, each is one JSON object in camelCase. A repeat is recognised by its request id, its epoch or its sequence number.
+Like all signal arguments, each message is one JSON object in camelCase. A receiver
+recognizes a repeated message by its request id, its epoch or its sequence number.
 
-Lists with an item per replica are `Compact`: a deployment may have a thousand, and its ledger entries repeat engines, selectors and labels.
-They are plain JSON where that is small; else what repeats is written once, and the list is compressed. Whoever reads the model sees the
-list in full either way.
+Lists with an item per replica are `Compact`: a deployment may have a thousand replicas,
+and their ledger entries repeat engines, selectors and labels. A small list is plain
+JSON. In a large list repeated parts are written once, and the list is compressed. Code
+that reads the model always gets the full list.
 """
 
 from typing import Any, Literal
@@ -14,15 +16,17 @@ from pydantic import Field
 from api_types.base import Id, Message, SentAt, Text
 from api_types.payloads.packing import Compact
 
-# --- with deployments and replicas ------------------------------------------------------------------------------------------------------
+# Messages to and from deployments and replicas.
 
 
 class KnownReplica(Message):
     """One replica, as its deployment knows it.
 
-    `ready`: Ready with the template that was last sent to it. `template`: the digest of that template, "" if unknown; a template in a
-    superseded answer never reached the replica, and this is how the scheduler learns of it. `name` and `cluster` tell a scheduler that
-    does not know the uid where to check.
+    `ready` means that it is Ready with the last template that was sent to it.
+    `template` is the digest of that template, or "" if unknown. The scheduler compares
+    the digest to detect that a template in a superseded response never reached the
+    replica. A scheduler that does not know the uid looks up the replica by `name` and
+    `cluster`.
     """
 
     uid: Id
@@ -35,10 +39,11 @@ class KnownReplica(Message):
 
 
 class PlacementRequest(Message):
-    """Request placements: the desired state of one deployment and the replicas it has.
+    """Requests placements: the desired state of one deployment and its replicas.
 
-    `sequence` counts the requests of one `uid`: of two requests the later one holds. `returned` are placements that the deployment gave
-    back, or refused, and will never start.
+    `sequence` counts the requests of one `uid`. A later request replaces an earlier
+    one. `returned` are placements that the deployment returned or rejected, and will
+    never start.
     """
 
     request_id: Id
@@ -55,11 +60,12 @@ class PlacementRequest(Message):
 
 
 class ReplicaPlacement(Message):
-    """One replica of an answer, with the cluster where it is or shall be.
+    """One replica of a response, with its current or future cluster.
 
-    `entry` is its ledger entry in wire form, set where the replica must be given a template; the replica keeps it, so that a scheduler
-    that lost its state gets the same entry back. `after` are uids, of any deployment, that must be gone before it starts: the scheduler
-    hears of every end, and says when they are.
+    `entry` is its ledger entry in wire form, set if the replica needs a new template.
+    The replica stores the entry, so that a scheduler that lost its state can restore
+    it. `after` are uids of replicas, of any deployment, that must be gone before this
+    one starts. The scheduler receives every end, and signals when they are gone.
     """
 
     uid: Id
@@ -72,10 +78,11 @@ class ReplicaPlacement(Message):
 
 
 class ReplicaEviction(Message):
-    """One replica to delete, and why.
+    """One replica to delete, with the reason.
 
-    `entry`: its ledger entry, where its workflow was started. Then a deployment that does not know it has to delete it all the same: an
-    earlier deployment of that name may have started it.
+    `entry`: its ledger entry, if its workflow was started. A deployment that does not
+    know the replica must delete it nevertheless, because an earlier deployment of that
+    name may have started it.
     """
 
     uid: Id
@@ -87,7 +94,7 @@ class ReplicaEviction(Message):
 
 
 class PlacedCondition(Message):
-    """A condition that the scheduler sets."""
+    """A condition of the deployment that the scheduler sets."""
 
     type: Id
     status: Id
@@ -96,9 +103,11 @@ class PlacedCondition(Message):
 
 
 class PlacementResponse(Message):
-    """The answer to a `PlacementRequest`. `more`: steps remain that wait for the health of replicas; request again when it changes.
+    """The response to a `PlacementRequest`.
 
-    `sequence` orders the answers to one request: while it waits for capacity it is decided again.
+    `more`: further steps wait for the health of replicas; the deployment requests again
+    when it changes. `sequence` orders the responses to one request, because the
+    scheduler decides a request again while it waits for capacity.
     """
 
     request_id: Id
@@ -115,22 +124,30 @@ class PlacementResponse(Message):
 
 
 class Evict(Message):
-    """The scheduler evicts a replica. A deployment that has not started it, or does not know it, answers with `Revoked`."""
+    """Evicts a replica.
+
+    A deployment that has not started the replica, or does not know it, responds with
+    `Revoked`.
+    """
 
     epoch: SentAt
     eviction: ReplicaEviction
 
 
 class Bound(Message):
-    """The workflows of placed replicas are started: ledger entries by uid, for a scheduler that does not have them."""
+    """The workflows of placed replicas are started.
+
+    `entries` are ledger entries by uid, for a scheduler that does not have them.
+    """
 
     entries: Compact[dict[Id, dict[str, Any]]]
 
 
 class Released(Message):
-    """The objects of a replica are deleted: its nodes are free.
+    """The objects of a replica are deleted and its nodes are free.
 
-    A replica tells the scheduler, and that the deployments which have a placement `after` it: it may be the replica of another one.
+    A replica signals the scheduler. The scheduler signals the deployments that have a
+    placement with this replica in `after`, which may include other deployments.
     """
 
     uid: Id
@@ -145,21 +162,26 @@ class Revoke(Message):
 
 
 class Revoked(Message):
-    """The deployment gives back a placement that it never started and never will. `deployment_uid` is its own."""
+    """The deployment returns a placement that it never started and never will.
+
+    `deployment_uid` is the uid of the deployment.
+    """
 
     uid: Id
     deployment_uid: Id = ""
 
 
-# --- with clusters and classes ----------------------------------------------------------------------------------------------------------
+# Messages to and from clusters and classes.
 
 
 class ReportCluster(Message):
     """The published view of one InferenceCluster: its manifest with status.
 
-    `replicas`: those of which its watch sees objects, as namespace/name. It is sent with each report, and no reason for one: a scheduler
-    that does not know one of them asks for its account, and places nothing there until it has answered. `created`: when the cluster was
-    applied, in ms; 0 in reports of earlier versions.
+    `replicas` are the replicas with observed objects, as namespace/name. Every report
+    contains them, but a change of them alone causes no report. A scheduler that does
+    not know one of them requests its account, and places nothing on the cluster until
+    it has the account. `created` is the time at which the cluster was applied, in ms; 0
+    in reports of earlier versions.
     """
 
     name: Id
@@ -182,7 +204,10 @@ class ReportClass(Message):
 
 
 class Occupied(Message):
-    """What the ledger still holds on a cluster that is being deleted; sent whenever it changes."""
+    """The replicas in the ledger on a cluster that is being deleted.
+
+    The scheduler sends it on every change.
+    """
 
     cluster: Id
     uid: Id = ""
@@ -190,13 +215,14 @@ class Occupied(Message):
     replicas: Compact[list[Id]] = Field(default_factory=list)
 
 
-# --- with all of them -------------------------------------------------------------------------------------------------------------------
+# Messages of all entities.
 
 
 class Forget(Message):
-    """An object is deleted, or (a deployment) wants no replica any more: drop its queued request and unused reservations.
+    """An object is deleted, or a deployment wants no replicas any more.
 
-    `gone`: a deployment has no replica left either, and waits for `Forgotten`.
+    The scheduler drops its queued request and unused reservations. `gone`: a deployment
+    has no replicas left, and waits for `Forgotten`.
     """
 
     kind: Id
@@ -207,9 +233,11 @@ class Forget(Message):
 
 
 class Forgotten(Message):
-    """Nothing is charged to a deployment that is being deleted: it may end. `uid` is its own.
+    """The ledger has no entries of a deployment that is being deleted: it may end.
 
-    What is charged to it and it does not know is evicted first: an earlier deployment of its name has started it.
+    `uid` is the uid of the deployment. The scheduler first evicts replicas that the
+    deployment does not know, because an earlier deployment of its name has started
+    them.
     """
 
     uid: Id
@@ -217,7 +245,7 @@ class Forgotten(Message):
 
 
 class Resync(Message):
-    """A scheduler that lost its state asks all deployments, clusters and classes to report again."""
+    """A scheduler that lost its state requests new reports from all entities."""
 
     epoch: SentAt
 
@@ -225,8 +253,9 @@ class Resync(Message):
 class ReplicaAccount(Message):
     """The state of one replica: identity, ledger entry, health.
 
-    `started`: it has a workflow, or had one, so objects of it may be on the cluster. `gone`: they are removed, and its nodes were released.
-    `template_sequence`: the number of the newest template or labels that it has.
+    `started`: it has or had a workflow, so its objects may be on the cluster. `gone`:
+    its objects are deleted, and its nodes released. `template_sequence`: the number of
+    its newest template or labels.
     """
 
     uid: str
@@ -246,9 +275,10 @@ class ReplicaAccount(Message):
 
 
 class DeploymentAccount(Message):
-    """The account of a deployment: its uid, the epoch that it has seen, and every replica that it holds, as packed `ReplicaAccount`s.
+    """The account of a deployment: its uid, the newest epoch, and its replicas.
 
-    A thousand ledger entries are more than one query may give, and nearly all of it is the same text.
+    The replicas are packed `ReplicaAccount`s: a thousand ledger entries exceed the
+    limit of a query response, and nearly all of their text is the same.
     """
 
     uid: str = ""
@@ -256,7 +286,7 @@ class DeploymentAccount(Message):
     replicas: str = ""
 
 
-# --- from users -------------------------------------------------------------------------------------------------------------------------
+# Messages of users.
 
 
 class SetPolicy(Message):

@@ -1,7 +1,8 @@
 """Input and output of the activities that install, observe and remove a serving stack.
 
-Nothing here is secret: connections are references, and the values of releases are those of `activities/render/stack`. Neither manifests nor
-what Helm stored ever leave an activity.
+No message contains a secret: connections are references, and the values of releases are
+rendered by `activities/render/stack`. Neither manifests nor Helm's stored data ever
+leave an activity.
 """
 
 from typing import Annotated, Any
@@ -10,17 +11,22 @@ from pydantic import Field
 
 from api_types.base import Id, Message, Name, Text
 from api_types.limits import UPGRADES_AT_ONCE_MAX
-from api_types.messages.cluster_work import Connection, RemainingObject, Seconds, TeardownStepResult
+from api_types.messages.cluster_work import (
+    Connection,
+    RemainingObject,
+    Seconds,
+    TeardownStepResult,
+)
 
 _RELEASES_MAX = 32
 ITEMS_MAX = 64
 DEFINITIONS_KEPT_MAX = 256
 
-# --- releases -----------------------------------------------------------------------------------------------------------------------
+# Releases
 
 
 class HelmRelease(Message):
-    """One Helm release, whole: what shall be installed, from where, and with which values."""
+    """One complete Helm release: its chart, version, repository and values."""
 
     name: Name
     namespace: Name
@@ -31,7 +37,7 @@ class HelmRelease(Message):
 
 
 class StackOrder(Message):
-    """What every order for the stack of a cluster says: where, and for which InferenceCluster."""
+    """The common fields of all requests for the stack of a cluster."""
 
     connection: Connection
     cluster_uid: Id
@@ -40,7 +46,8 @@ class StackOrder(Message):
 class EnsureRelease(StackOrder):
     """Install or upgrade one release on one cluster.
 
-    Nothing is written where it is as wanted, but with `rewrite`: something of it was deleted by hand.
+    An up-to-date release is not changed, except with `rewrite`: an object of it was
+    deleted by hand.
     """
 
     release: HelmRelease
@@ -48,99 +55,138 @@ class EnsureRelease(StackOrder):
 
 
 class EnsuredRelease(Message):
-    """A release as Helm left it. `workloads` are the Deployments, StatefulSets and DaemonSets of its chart, as `<Kind>/<ns>/<name>`."""
+    """A release as Helm left it.
+
+    `workloads` are the Deployments, StatefulSets and DaemonSets of its chart, as
+    `<Kind>/<ns>/<name>`.
+    """
 
     name: Name
     revision: int = 0
     status: Id = ""
     version: Id = ""
     values_digest: Id = ""
-    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class UninstallRelease(StackOrder):
-    """Uninstall one release and wait for its pods; a result that names what remains comes after `wait_seconds` at the latest.
+    """Uninstall one release and wait for its pods.
 
-    `workloads` are those of the release as `EnsuredRelease` named them. `unused_kinds`: kinds, as `<apiVersion>/<Kind>`, of which no object
-    may be left on the cluster before: the release serves them. `cluster_uid`: as for `EnsureRelease`.
+    A result with the remaining objects comes after `wait_seconds` at the latest.
+    `workloads` are the workloads in `EnsuredRelease`. `unused_kinds`: kinds, as
+    `<apiVersion>/<Kind>`, of which no object may exist before the uninstall, because
+    the release serves them. `cluster_uid` is as for `EnsureRelease`.
     """
 
     name: Name
     namespace: Name
-    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
-    unused_kinds: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
-    claim_drivers: Annotated[list[Name], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
+    unused_kinds: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
+    claim_drivers: Annotated[list[Name], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
     wait_seconds: Seconds = 10
 
 
-# --- the stack of a cluster ---------------------------------------------------------------------------------------------------------
+# The stack of a cluster
 
 
 class PreflightStack(StackOrder):
-    """Make the plan for a stack, and check that nothing of others is in its way.
+    """Plan a stack, and check that no objects of others conflict with it.
 
-    `source` is that of the cluster. `installed` are the releases that are known to be ours.
+    `source` is the source of the cluster. `installed` are our known releases.
     """
 
     source: Id
-    installed: Annotated[list[Name], Field(max_length=_RELEASES_MAX)] = Field(default_factory=list)
+    installed: Annotated[list[Name], Field(max_length=_RELEASES_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class StackPlan(Message):
-    """What a stack consists of, as one worker's settings have it: `spec` of its record, and its releases by component.
+    """The content of a stack, according to one worker's settings.
 
-    `digest` is over what the settings say: another one is another stack. `kept`: the components whose releases stay as they are, because
-    the wanted version is older and cannot be gone back to, with the reason; their releases have the version that is installed.
+    `spec` is the spec of the ServingStack, `releases` its releases by component.
+    `digest` covers the settings: a different digest means a different stack. `kept`:
+    components whose releases do not change, because the wanted version is older and a
+    downgrade is impossible, with the reason. Their releases have the installed version.
+    `adopted`: the components in `kept` that are not installed at all, because others
+    installed them. `left`: what others have and the stack does not touch.
     """
 
     digest: Id
     spec: dict[str, Any]
-    releases: Annotated[dict[Name, HelmRelease], Field(max_length=_RELEASES_MAX)] = Field(default_factory=dict)
-    kept: Annotated[dict[Name, Text], Field(max_length=_RELEASES_MAX)] = Field(default_factory=dict)
+    releases: Annotated[dict[Name, HelmRelease], Field(max_length=_RELEASES_MAX)] = (
+        Field(default_factory=dict)
+    )
+    kept: Annotated[dict[Name, Text], Field(max_length=_RELEASES_MAX)] = Field(
+        default_factory=dict
+    )
+    adopted: Annotated[list[Name], Field(max_length=_RELEASES_MAX)] = Field(
+        default_factory=list
+    )
+    left: Annotated[list[Text], Field(max_length=_RELEASES_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class ApplyStackObjects(StackOrder):
-    """Apply a group of objects (`activities/render/stack/objects.py`)."""
-
     spec: dict[str, Any]
     group: Name
 
 
 class ApplyChartCrds(StackOrder):
-    """Apply the definitions in the `crds/` folders of some charts, and wait until they are established."""
+    """Apply the CRDs in the `crds/` folders of charts, and wait for their readiness."""
 
     releases: Annotated[list[HelmRelease], Field(max_length=_RELEASES_MAX)]
 
 
 class StackApplied(Message):
-    """What was applied: how many objects, and what users should know, such as objects of others that stay."""
+    """The number of applied objects, and notes for users about foreign objects."""
 
     objects: int = 0
-    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class InstalledRelease(Message):
-    """What a check needs of a release: its name and place, the revision that was written, and its workloads."""
+    """The properties of a release that a check needs.
+
+    They are its name and namespace, the written revision, and its workloads.
+    """
 
     component: Name
     name: Name
     namespace: Name
     revision: int = 0
-    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    workloads: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class CheckStack(StackOrder):
-    """Observe a stack until what is seen differs from `known`, or until `max_seconds` have passed.
+    """Observe a stack until the result differs from `known`, for at most `max_seconds`.
 
-    `releases` and `groups` are what is installed so far; `plan` is the digest of the plan that is carried out. `confirm_seconds`: a change
-    is reported when it is still there after so long.
+    `releases` and `groups` are the installed parts; `plan` is the digest of the current
+    plan. A change is reported after it has persisted for `confirm_seconds`.
     """
 
     source: Id
     spec: dict[str, Any]
     plan: Id
-    releases: Annotated[list[InstalledRelease], Field(max_length=_RELEASES_MAX)] = Field(default_factory=list)
-    groups: Annotated[list[Name], Field(max_length=_RELEASES_MAX)] = Field(default_factory=list)
+    releases: Annotated[list[InstalledRelease], Field(max_length=_RELEASES_MAX)] = (
+        Field(default_factory=list)
+    )
+    groups: Annotated[list[Name], Field(max_length=_RELEASES_MAX)] = Field(
+        default_factory=list
+    )
     known: Id = ""
     poll_seconds: Seconds = 5
     confirm_seconds: Seconds = 0
@@ -148,9 +194,11 @@ class CheckStack(StackOrder):
 
 
 class Lag(Message):
-    """One thing that is not as it shall be. `target` is the component or group that it belongs to.
+    """One deviation from the plan.
 
-    `missing`: it has to be applied or installed again. `gates`: the target is not ready because of it; otherwise people should know.
+    `target` is its component or group. `missing` means that it must be applied or
+    installed again. `gates` means that the target is not ready because of it; otherwise
+    the deviation is only shown to users.
     """
 
     target: Name
@@ -161,88 +209,111 @@ class Lag(Message):
 
 
 class StackSeen(Message):
-    """What a check saw, at most so much of it that a condition can say it.
+    """The result of a check, limited to the size of a condition.
 
-    `digest` is over all the rest. `wanted`: the digest of the plan that the worker's settings make now. `address` is that of the Gateway;
-    `address_events`: what the load balancer's Service says while there is none. `restart`: the AI gateway was started before there were
-    InferencePools, and does not serve them until it is restarted. `device_slices`: how many ResourceSlices drivers publish.
-    `upgrades_at_once`: how many clusters may upgrade at the same time, as the worker's settings say.
+    - `digest`: covers everything else.
+    - `wanted`: the digest of the plan that the worker's settings produce now.
+    - `address`: the address of the Gateway.
+    - `address_events`: the events of the load balancer's Service while there is no
+      address.
+    - `restart`: the AI gateway started before InferencePools existed, and does not
+      serve them until it is restarted.
+    - `device_slices`: the number of ResourceSlices that drivers publish.
+    - `upgrades_at_once`: the number of clusters that may upgrade concurrently, from the
+      worker's settings.
     """
 
     digest: Id = ""
     wanted: Id = ""
-    lags: Annotated[list[Lag], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    lags: Annotated[list[Lag], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
     more: int = 0
-    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    notes: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
     address: Id = ""
-    address_events: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    address_events: Annotated[list[Text], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
     restart: bool = False
     device_slices: int = 0
     upgrades_at_once: Annotated[int, Field(ge=1, le=UPGRADES_AT_ONCE_MAX)] = 1
 
     def gating(self, targets: tuple[str, ...]) -> list[Lag]:
-        """Give what keeps some components and groups from being ready."""
+        """Return the deviations that keep components and groups from being ready."""
         return [lag for lag in self.lags if lag.gates and lag.target in targets]
 
 
-# --- removal ------------------------------------------------------------------------------------------------------------------------
+# Removal
 
 
 class RemoveStackObjects(StackOrder):
-    """Delete a group of objects and wait until they are gone; with the Gateway, until its load balancer is too.
+    """Delete a group of objects and wait until they are gone.
 
-    `skipped`: ids of objects that are no longer waited for.
+    For the Gateway, also wait until its load balancer is gone. `skipped` are ids of
+    objects that the activity no longer waits for.
     """
 
     spec: dict[str, Any]
     group: Name
     wait_seconds: Seconds = 10
-    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class AwaitNoRoutes(StackOrder):
-    """Wait until no route and no pool of ours is left on the cluster."""
+    """Wait until none of our routes and pools is left on the cluster."""
 
     wait_seconds: Seconds = 10
 
 
 class RemoveFinalizer(StackOrder):
-    """Remove a finalizer from an object that is being deleted."""
-
     object: Id
     finalizer: Name
 
 
 class RemovedFinalizer(Message):
-    """Whether it was removed, and if not why."""
+    """Whether the finalizer was removed, and otherwise the reason."""
 
     removed: bool = False
     why: Text = ""
 
 
 class PurgeDefinitions(StackOrder):
-    """Delete the definitions in the `crds/` folders of the charts of releases, where there is no object of them; wait until they are gone.
+    """Delete the CRDs in the `crds/` folders of charts, if they have no objects.
 
-    `skipped`: ids of definitions that are no longer waited for.
+    The activity waits until they are gone. `skipped` are ids of CRDs that it no longer
+    waits for.
     """
 
     releases: Annotated[list[HelmRelease], Field(max_length=_RELEASES_MAX)]
     wait_seconds: Seconds = 10
-    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    skipped: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
 
 
 class PurgedDefinitions(TeardownStepResult):
-    """What was not deleted: `kept` are the definitions that stay, with the reason."""
+    """The CRDs that were not deleted. `kept` are those that stay, with the reason."""
 
-    kept: Annotated[list[RemainingObject], Field(max_length=DEFINITIONS_KEPT_MAX)] = Field(default_factory=list)
+    kept: Annotated[list[RemainingObject], Field(max_length=DEFINITIONS_KEPT_MAX)] = (
+        Field(default_factory=list)
+    )
 
 
 class ListLoadBalancers(StackOrder):
-    """List the Services of type LoadBalancer in all namespaces."""
+    pass
 
 
 class LoadBalancers(Message):
-    """The Services that were found, as `<namespace>/<name>`; of many the first, and how many more there are."""
+    """The Services of type LoadBalancer, as `<namespace>/<name>`.
 
-    services: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(default_factory=list)
+    The list is limited; `more` is the number of further ones.
+    """
+
+    services: Annotated[list[Id], Field(max_length=ITEMS_MAX)] = Field(
+        default_factory=list
+    )
     more: int = 0

@@ -1,4 +1,7 @@
-"""Messages between InferenceClusters and StackUpgrades, which gives them their turns to upgrade serving stacks."""
+"""Messages between InferenceClusters and StackUpgrades.
+
+StackUpgrades grants clusters their turns to upgrade serving stacks.
+"""
 
 from typing import Annotated
 
@@ -11,11 +14,15 @@ HOLDERS_SHOWN_MAX = 8
 
 
 class UpgradeRequest(Message):
-    """A cluster wants a turn, still wants it, or (`wanted` False) gives it back or wants none any more.
+    """A cluster requests or keeps a turn, or with `wanted` False gives it up.
 
-    `turn` is one number for as long as it wants one; `sequence` orders the messages of the cluster with this uid. `at_once`: how many
-    clusters may upgrade at the same time, as its workers' settings say. `holds`: it has the turn, as far as it knows. `progress`: how far
-    the upgrade is; another one is progress. `answer`: number of the last answer that it has.
+    - `turn`: one number for the whole time in which the cluster wants a turn.
+    - `sequence`: orders the messages of the cluster with this uid.
+    - `at_once`: the number of clusters that may upgrade concurrently, from its workers'
+      settings.
+    - `holds`: the cluster believes that it has the turn.
+    - `progress`: the state of the upgrade; a new value is progress.
+    - `answer`: the number of the last response that it has.
     """
 
     cluster: Name
@@ -30,13 +37,16 @@ class UpgradeRequest(Message):
 
 
 class UpgradeTurn(Message):
-    """Whether the cluster with this uid has the turn that it asked for; if not, `holders` are the clusters that upgrade now, or some.
+    """Whether the cluster with this uid has the requested turn.
 
-    `sequence` orders the answers.
+    If not, `holders` are some of the clusters that upgrade now. `sequence` orders the
+    responses.
     """
 
     uid: Id
     turn: SentAt
     sequence: SentAt
     granted: bool = False
-    holders: Annotated[list[Name], Field(max_length=HOLDERS_SHOWN_MAX)] = Field(default_factory=list)
+    holders: Annotated[list[Name], Field(max_length=HOLDERS_SHOWN_MAX)] = Field(
+        default_factory=list
+    )

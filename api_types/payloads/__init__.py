@@ -1,4 +1,5 @@
-"""Payloads, as Temporal carries them: how large they may be, how large ones are packed, and what stands for one that cannot be decrypted.
+"""Payloads in Temporal: their size limits, packing, and undecryptable payloads.
 
-Not here: what is in them (`messages`), and encryption itself (`client/temporal`).
+Not here: the content of payloads (`messages`), and encryption itself
+(`fleet_client/temporal`).
 """

@@ -1,19 +1,25 @@
-"""What Temporal carries: its limits, what this project allows itself below them, and how a sequence is split so that each part fits.
+"""Temporal's size limits, this project's lower limits, and splitting of lists.
 
-Measured on server 1.29 with SDK 1.31, whose own check of payload sizes did not prevent any of it:
+The server's behaviour was measured on server 1.29 with SDK 1.31. The SDK's own check of
+payload sizes prevented none of these failures:
 
-* one payload over 2 MiB: the server terminates the workflow whose task has it (argument of an activity, result of a local activity,
-  continue-as-new, result, memo); an activity's result fails the activity, a query fails, a signal or start is refused to its sender.
-* a search attribute over 2 KiB: the server terminates the workflow.
-* commands of one task over 4 MiB together, or more than 2,000 pending activities: the task fails, again and again.
-* the argument of a local activity is never sent.
+- One payload over 2 MiB: the server terminates the workflow whose task contains it
+  (argument of an activity, result of a local activity, continue-as-new, result, memo).
+  An activity's result fails the activity, a query fails, and the sender of a signal or
+  a start gets an error.
+- A search attribute over 2 KiB: the server terminates the workflow.
+- Commands of one task over 4 MiB together, or more than 2,000 pending activities: the
+  task fails, again and again.
+- The argument of a local activity is never sent.
 
-None of these gets better by itself. So every list that grows with a fleet goes through `split_by_size` or is `packing.Compact`, and what
-cannot be split is refused at admission. Pure, so that workflow code may call it. Not here: the sizes of single fields, which are rules of
-admission.
+No retry helps in these cases. So every list that grows with a fleet goes through
+`split_by_size` or is `packing.Compact`, and admission rejects objects that cannot be
+split. The functions are pure, so that workflow code may call them. Not here: the sizes
+of single fields, which are admission rules.
 
-Sizes are those of the JSON that the payload converter writes, in bytes. Our own limits leave half of what the server takes, for a payload
-codec and for the rest of the request. `EncryptionCodec` adds less than 200 bytes to a payload; nothing compresses it.
+Sizes are the JSON sizes of the payload converter, in bytes. This project's limits use
+half of the server's, to leave room for a payload codec and for the rest of the request.
+`EncryptionCodec` adds less than 200 bytes to a payload; nothing compresses it.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,58 +30,64 @@ from pydantic_core import to_json
 _KIB = 1024
 _MIB = 1024 * _KIB
 
-# --- the limits of the server, with its dynamic configuration keys -----------------------------------------------------------------------
+# The limits of the server, with its dynamic configuration keys.
 
 SERVER_PAYLOAD_BYTES = 2 * _MIB
-"""One payload, or all payloads of one input, result, signal, memo or query answer (`limit.blobSize.error`, `limit.memoSize.error`)."""
+"""One payload, or all payloads of one input, result, signal, memo or query response.
+
+The keys are `limit.blobSize.error` and `limit.memoSize.error`.
+"""
 
 SERVER_MESSAGE_BYTES = 4 * _MIB
-"""One gRPC message: all commands of a workflow task together."""
-
 SERVER_HISTORY_BYTES = 50 * _MIB
 """One run; beyond it the server terminates the workflow (`limit.historySize.error`)."""
 
 SERVER_HISTORY_EVENTS = 51_200
-"""One run, likewise (`limit.historyCount.error`)."""
+"""One run; beyond it the server terminates the workflow (`limit.historyCount.error`).
+"""
 
 SERVER_PENDING = 2_000
-"""Activities, and signals to others, that one workflow waits for at a time (`limit.numPendingActivities.error` and its siblings)."""
+"""Pending activities of one workflow, and separately pending signals to others.
+
+The keys are `limit.numPendingActivities.error` and its siblings.
+"""
 
 SERVER_SEARCH_ATTRIBUTE_BYTES = 2 * _KIB
-"""The value of one search attribute (`limit.searchAttributesSizeOfValue`)."""
-
 SERVER_SUMMARY_BYTES = 400
-"""The summary of an activity, a timer or a workflow (`limit.userMetadataSummarySize`)."""
-
-# --- our own ----------------------------------------------------------------------------------------------------------------------------
+# The limits of this project.
 
 CODEC_BYTES = _KIB
-"""What encryption may add to a payload."""
+"""The maximum overhead of encryption for a payload."""
 
 PAYLOAD_BYTES_MAX = _MIB - CODEC_BYTES
-"""One payload that we send: an argument, a result, a query answer, a memo."""
+"""One payload that this project sends: an argument, a result, a query response, a memo.
+"""
 
 REQUEST_BYTES_MAX = 2 * _MIB - CODEC_BYTES
-"""All payloads that we send in one request, such as the commands of one workflow task."""
+"""All payloads in one request of this project, such as one workflow task's commands."""
 
 MANIFEST_BYTES_MAX = 256 * _KIB
-"""A manifest at admission. What is made from it goes through several messages, each with more beside it."""
+"""A manifest at admission.
+
+Several messages carry data derived from it, each with other data.
+"""
 
 # The braces, the field names and the other fields of a message around a list.
 _ENVELOPE_BYTES = 4 * _KIB
 
 LIST_BYTES_MAX = PAYLOAD_BYTES_MAX - _ENVELOPE_BYTES
-"""The items of a list that is most of a payload."""
+"""The items of a list that makes up most of a payload."""
 
 CARRIED_BYTES_MAX = REQUEST_BYTES_MAX - 64 * _KIB
-"""What a run hands over to the next one, in several payloads. The rest is for the memo and what else is in that request."""
+"""The state that a run carries over to the next run, in several payloads.
+
+The rest of the request is for the memo and other fields.
+"""
 
 ItemT = TypeVar("ItemT")
 
 
 class TooLargeToSend(ValueError):
-    """One item alone is larger than a payload may be."""
-
     def __init__(self, what: str, size: int, limit: int) -> None:
         """Name the item, with its size and the limit in bytes."""
         super().__init__(f"{what} is {size} bytes of JSON; at most {limit} can be sent")
@@ -85,12 +97,12 @@ class TooLargeToSend(ValueError):
 
 
 def wire_size(value: Any) -> int:
-    """Give the size of a value as the payload converter writes it, in bytes."""
+    """Return the size in bytes of a value as the payload converter writes it."""
     return len(to_json(value))
 
 
 def shortened(text: str, bytes_max: int) -> str:
-    """Give a text for people in at most so many bytes of UTF-8; an ellipsis shows that it goes on."""
+    """Return a text, cut to a number of UTF-8 bytes; an ellipsis marks the cut."""
     data = text.encode()
     if len(data) <= bytes_max:
         return text
@@ -105,18 +117,27 @@ def split_by_size(
     count_max: int | None = None,
     size: Callable[[ItemT], int] = wire_size,
 ) -> list[list[ItemT]]:
-    """Split items into batches, in order, each of at most `bytes_max` as a JSON list and of at most `count_max` items.
+    """Split items into batches, in order.
 
-    All batches are made before the first is given, so that nothing is sent of a sequence that cannot be sent whole.
+    Each batch has at most `bytes_max` bytes as a JSON list and at most `count_max`
+    items. All batches exist before the function returns, so that a caller sends no part
+    of a sequence that cannot be sent whole.
+
+    Args:
+        items: the items.
+        name: returns the name of an item for the error.
+        bytes_max: the limit of a batch in bytes.
+        count_max: the limit of a batch in items.
+        size: returns the size of an item in bytes.
 
     Raises:
-        TooLargeToSend: one item alone is larger than `bytes_max`; `name` gives what the error calls it.
+        TooLargeToSend: one item alone is larger than `bytes_max`.
 
     """
     batches: list[list[ItemT]] = []
     total = bytes_max + 1
     for item in items:
-        # Two brackets, and a comma before every item but the first.
+        # Two brackets, and a comma before every item except the first.
         weight = size(item) + 1
         if weight + 1 > bytes_max:
             raise TooLargeToSend(name(item), weight - 1, bytes_max)

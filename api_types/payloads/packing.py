@@ -1,8 +1,10 @@
-"""Compression of what would be too large as JSON: the carried state of workflows, placements of many replicas, pages of the ledger.
+"""Compression of large JSON: carried state, placements of many replicas, ledger pages.
 
-Replicas of one deployment differ in little: their ledger entries have the same engines, labels and terms of affinity. `share` writes what
-repeats once; zlib alone would miss it, because it looks back no further than 32 KiB. `Compact` does both to a field of a message, and only
-where it is large: a message that a person reads in the Temporal UI stays plain.
+Replicas of one deployment differ little: their ledger entries have the same engines,
+labels and affinity terms. `share` writes repeated parts once; zlib alone would miss
+them, because it looks back no further than 32 KiB. `Compact` does both to a field of a
+message, and only if the field is large: a message that a person reads in the Temporal
+UI stays plain.
 """
 
 import base64
@@ -15,48 +17,63 @@ from pydantic import BeforeValidator, SerializerFunctionWrapHandler, WrapSeriali
 from pydantic_core import to_json
 
 PLAIN_BYTES_MAX = 64 * 1024
-"""A `Compact` field up to this size is written as it is: some forty placements of a replica with two engines."""
+"""The size up to which a `Compact` field is written plain.
+
+It is enough for some forty placements of a replica with two engines.
+"""
 
 EXPANDED_BYTES_MAX = 32 * 1024 * 1024
-"""What is packed in a message, unpacked: several times of what any sender packs into a payload, for each item has a uid that is random."""
+"""The maximum size of packed data in a message after decompression.
+
+It is several times the data that any sender packs into a payload, because each item has
+a random uid.
+"""
 
 WRITTEN_VALUES_MAX = 1_000_000
-"""Values of a packed tree as it is written. A megabyte of what is packed has a third of that; ten millions take ten seconds and 1.5 GB
-to be read, from a text of 40 KB."""
+"""The maximum number of written values of a packed tree.
+
+A megabyte of packed data has a third of this number. Without the limit, ten million
+values from a text of 40 KB would take ten seconds and 1.5 GB to read.
+"""
 
 EXPANDED_NODES_MAX = 16 * 1024 * 1024
-"""Values of a packed tree, with what is shared counted wherever it is referred to: a thousand replicas of the largest manifest."""
+"""The maximum number of values of an unpacked tree, counting shared ones at each use.
 
-# What a reference takes, and a little more: a shorter value is not worth one.
+It is enough for a thousand replicas of the largest manifest.
+"""
+
+# Slightly more than the size of a reference: a shorter value is not worth one.
 _SHARED_BYTES_MIN = 40
 _USES_MIN = 2
-# No key of a tree begins so: user-given names, such as those of labels, are not keys but parts of lists in what is shared.
+# No key of a tree has these prefixes. User-given names, such as names of labels, are
+# not keys but parts of lists in shared trees.
 _REFERENCE = "$shared"
 _PACKED = "$packed"
 
 
 def pack(value: Any) -> str:
     """Compress a JSON tree into text."""
-    return base64.b85encode(zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 6)).decode()
+    return base64.b85encode(
+        zlib.compress(json.dumps(value, separators=(",", ":")).encode(), 6)
+    ).decode()
 
 
 def unpack(text: str) -> Any:
-    """Give back what `pack` took; None for an empty text."""
+    """Return the JSON tree from the output of `pack`; None for an empty text."""
     return json.loads(zlib.decompress(base64.b85decode(text))) if text else None
 
 
 def pack_bytes(data: bytes) -> str:
-    """Write bytes as text."""
+    """Encode bytes as base85 text."""
     return base64.b85encode(data).decode()
 
 
 def unpack_bytes(text: str) -> bytes:
-    """Give back what `pack_bytes` took."""
     return base64.b85decode(text)
 
 
 def share(tree: Any) -> dict[str, Any]:
-    """Write subtrees and texts of a JSON tree that repeat once, and refer to them by number."""
+    """Write each repeated subtree or text of a JSON tree once, with references to it."""
     distinct = _Distinct()
     root = distinct.number(tree)
     shared: list[Any] = []
@@ -64,7 +81,10 @@ def share(tree: Any) -> dict[str, Any]:
 
     def write(number: int) -> Any:
         node = distinct.nodes[number]
-        if distinct.uses[number] < _USES_MIN or distinct.sizes[number] < _SHARED_BYTES_MIN:
+        if (
+            distinct.uses[number] < _USES_MIN
+            or distinct.sizes[number] < _SHARED_BYTES_MIN
+        ):
             return write_parts(node, distinct.parts[number])
         if number not in references:
             written = write_parts(node, distinct.parts[number])
@@ -82,7 +102,10 @@ def share(tree: Any) -> dict[str, Any]:
 
 
 class _Distinct:
-    """The different values of a tree by number: each with its parts, its size in characters, and how often it is written."""
+    """The distinct values of a tree by number.
+
+    Each has its parts, its size in characters, and the number of times it is written.
+    """
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -108,18 +131,26 @@ class _Distinct:
         number = self._numbers[key] = len(self.nodes)
         self.nodes.append(node)
         self.parts.append(parts)
-        self.sizes.append(len(node) if isinstance(node, str) else 2 + sum(self.sizes[part] + 1 for part in parts))
+        self.sizes.append(
+            len(node)
+            if isinstance(node, str)
+            else 2 + sum(self.sizes[part] + 1 for part in parts)
+        )
         self.uses.append(0)
-        # A value that repeats is written once, so its parts are used once by it.
+        # A repeated value is written once, so it uses each of its parts once.
         for part in parts:
             self.uses[part] += 1
         return number
 
 
 def unshare(written: Mapping[str, Any]) -> Any:
-    """Give back the tree that `share` took. Equal parts of it are one object, so it must not be changed."""
+    """Return the tree from the output of `share`.
+
+    Equal parts of the tree are one object, so callers must not change it.
+    """
     shared: list[Any] = []
-    # How many values each of them is. References to references make billions of a few lines.
+    # The number of values in each shared subtree. Nested references can expand a few
+    # lines into billions of values.
     counts: list[int] = []
     values = 0
 
@@ -137,11 +168,15 @@ def unshare(written: Mapping[str, Any]) -> Any:
         return node
 
     def count(more: int) -> None:
-        # At once and not in the end: a number that doubles with each line has as many digits as there are lines.
+        # Check on every addition: a number that doubles with each line has as many
+        # digits as there are lines.
         nonlocal values
         values += more
         if values > EXPANDED_NODES_MAX:
-            raise ValueError(f"is {values} values or more when it is unpacked; at most {EXPANDED_NODES_MAX} are read")
+            raise ValueError(
+                f"has {values} or more values when unpacked; "
+                f"at most {EXPANDED_NODES_MAX} are read"
+            )
 
     for node in written["shared"]:
         values = 0
@@ -152,19 +187,27 @@ def unshare(written: Mapping[str, Any]) -> Any:
 
 
 def compact(tree: Any) -> Any:
-    """Give a JSON tree as it is, or packed where it is large."""
-    return tree if len(to_json(tree)) <= PLAIN_BYTES_MAX else {_PACKED: pack(share(tree))}
+    """Return a JSON tree unchanged, or packed if it is large."""
+    return (
+        tree if len(to_json(tree)) <= PLAIN_BYTES_MAX else {_PACKED: pack(share(tree))}
+    )
 
 
 def expand(written: Any) -> Any:
-    """Give back what `compact` took; ValueError if it took no such thing, or more than any sender packs."""
+    """Return the tree from the output of `compact`.
+
+    Raises:
+        ValueError: the input is invalid, or larger than any sender would produce.
+
+    """
     if not isinstance(written, Mapping) or _PACKED not in written:
         return written
     try:
         return unshare(json.loads(_decompressed(written[_PACKED])))
     except Exception as error:
-        # Whatever base85, zlib, JSON or a wrong reference raise of a text that was received: pydantic reports only a ValueError, and
-        # all else would stop the workflow that received it.
+        # Received text can make base85, zlib, JSON or a wrong reference raise many
+        # types. pydantic reports only a ValueError, and any other type would block the
+        # receiving workflow.
         raise ValueError(f"cannot be unpacked: {error}") from error
 
 
@@ -172,11 +215,17 @@ def _decompressed(text: str) -> bytes:
     unpacking = zlib.decompressobj()
     data = unpacking.decompress(base64.b85decode(text), EXPANDED_BYTES_MAX)
     if not unpacking.eof:
-        raise ValueError(f"is cut off, or more than {EXPANDED_BYTES_MAX} bytes when it is unpacked")
-    # Each value but the first of a list or mapping has a comma before it. Those in texts count too, and texts that repeat are written once.
+        raise ValueError(
+            f"is cut off, or has more than {EXPANDED_BYTES_MAX} bytes when unpacked"
+        )
+    # Each value of a list or mapping, except the first, has a comma before it. Commas
+    # in texts count too, and repeated texts are written once.
     written = sum(map(data.count, (b",", b"[", b"{")))
     if written > WRITTEN_VALUES_MAX:
-        raise ValueError(f"is some {written} values when it is unpacked; at most {WRITTEN_VALUES_MAX} are read")
+        raise ValueError(
+            f"has about {written} values when unpacked; "
+            f"at most {WRITTEN_VALUES_MAX} are read"
+        )
     return data
 
 
@@ -187,4 +236,7 @@ def _write_compact(value: Any, write: SerializerFunctionWrapHandler) -> Any:
 FieldT = TypeVar("FieldT")
 
 Compact = Annotated[FieldT, BeforeValidator(expand), WrapSerializer(_write_compact)]
-"""A list or mapping that is written as `{"$packed": text}` where it is large; `text` is what `pack(share(...))` gives."""
+"""A list or mapping that is written as `{"$packed": text}` if it is large.
+
+`text` is the output of `pack(share(...))`.
+"""

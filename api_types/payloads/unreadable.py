@@ -1,18 +1,23 @@
-"""What stands for a payload that could not be decrypted, or that should have been encrypted and is not.
+"""A placeholder for a payload that cannot be decrypted or is unexpectedly unencrypted.
 
-A codec that raises stops the workflow for good to which the payload was sent, so it gives such a payload a form of its own. Who takes
-messages refuses it in words. Who reads what it ordered itself, such as an activity's result, cannot go on without it: there the converter
-raises, and the task is tried again until the key is back.
+A codec that raises would block the receiving workflow permanently, so the codec
+replaces such a payload by this placeholder. A receiver of messages rejects it with an
+error text. A caller that needs the result of its own activity cannot continue without
+it: there the converter raises, and Temporal retries the task until the key is available
+again.
 """
 
 ENCODING = b"modelplane/unreadable"
-"""The encoding of such a payload. Its data is the payload that was not encrypted, or empty."""
+"""The encoding of such a payload. Its data is the unencrypted payload, or empty."""
 
 PROBLEM = "problem"
-"""The metadata with the words in which it is refused."""
+"""The metadata key of the error text."""
 
 ARRIVAL_ID = "modelplane-arrival-id"
-"""The metadata that tells payloads apart which came through a codec; a workflow records by it which of them it refused."""
+"""The metadata key of an id that distinguishes payloads from a codec.
+
+A workflow records the ids of the payloads that it has rejected.
+"""
 
 
 class UnreadablePayload(ValueError):

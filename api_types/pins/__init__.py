@@ -1,4 +1,5 @@
-"""The versions of other projects that one release of the control plane is made for: Helm charts, container images, API versions.
+"""The versions of other projects that a release of the control plane is made for.
 
-Constants only. A user's wish for another version is a field of ServingStack or a setting; its default is here.
+They are Helm charts, container images and API versions, all constants. Users choose
+another version with a field of ServingStack or with a setting, whose defaults are here.
 """

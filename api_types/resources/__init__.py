@@ -1,5 +1,7 @@
-"""The resource model of `modelplane.ai/v1alpha1`: one module per kind, with its spec and status.
+"""The resource model of `modelplane.ai/v1alpha1`, with one module per kind.
 
-Here: what a user writes and reads, as pydantic models, and the table of kinds. Not here: rules over several fields and error texts
-(`validation`), and messages between workflows (`messages`). May import only the modules in the root of `api_types`.
+The package has the manifests of users and their statuses as pydantic models, and the
+table of kinds. Not here: rules over several fields and error texts (`validation`), and
+messages between workflows (`messages`). May import only the modules in the root of
+`api_types`.
 """

@@ -1,7 +1,8 @@
 """InferenceClass: a tested type of node.
 
-It lists the devices of a node, and optionally how one cloud provisions it. The scheduler reads only the devices; the rest is input for
-creating clusters.
+It lists the devices of a node, and optionally the parameters to provision it at a
+cloud. The scheduler reads only the devices; the other fields are for the creation of
+clusters.
 """
 
 from collections.abc import Mapping
@@ -9,18 +10,28 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Flag, Int64, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
-from api_types.resources.parts.pod_policy import PodPolicy
+from api_types.resources.parts.base_types import (
+    Flag,
+    Int64,
+    Manifest,
+    MapKeys,
+    Name63,
+    Name253,
+    NonEmpty,
+    ResourceModel,
+    Whole,
+)
+from api_types.resources.parts.pod_policy import ComputeAmounts, PodPolicy
 from api_types.resources.status import ResourceStatus
 
 Cloud = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr"]
-Claim = Literal["DRA", "Synthetic", "DevicePlugin"]
+Claim = Literal["DRA", "Synthetic", "DevicePlugin", "Slot"]
 
 NodeDiskGb = Annotated[Whole, Field(ge=10)]
 
 
 class Accelerator(ResourceModel):
-    """The GPUs of one node, as the cloud calls them."""
+    """The GPUs of one node, in the cloud's terms."""
 
     type: Name63
     """GPU type; becomes the `modelplane.ai/gpu` label of the nodes."""
@@ -29,7 +40,7 @@ class Accelerator(ResourceModel):
 
 
 class GkeNodes(ResourceModel):
-    """How GKE provisions such a node."""
+    """Parameters to provision such a node on GKE."""
 
     machine_type: NonEmpty
     """Compute Engine machine type."""
@@ -40,10 +51,10 @@ class GkeNodes(ResourceModel):
 
 
 class EksNodes(ResourceModel):
-    """How EKS provisions such a node."""
+    """Parameters to provision such a node on EKS."""
 
     instance_type: NonEmpty
-    """EC2 instance type; decides the GPU."""
+    """EC2 instance type; determines the GPU."""
     disk_size_gb: NodeDiskGb = 100
     """Root disk of a node, in GB."""
     accelerator: Accelerator
@@ -51,10 +62,10 @@ class EksNodes(ResourceModel):
 
 
 class AksNodes(ResourceModel):
-    """How AKS provisions such a node."""
+    """Parameters to provision such a node on AKS."""
 
     vm_size: NonEmpty
-    """Azure VM size; decides the GPU."""
+    """Azure VM size; determines the GPU."""
     disk_size_gb: NodeDiskGb = 100
     """OS disk of a node, in GB."""
     accelerator: Accelerator
@@ -62,7 +73,10 @@ class AksNodes(ResourceModel):
 
 
 class NebiusNodes(ResourceModel):
-    """How Nebius provisions such a node; platform and preset together decide GPU, vCPU and memory."""
+    """Parameters to provision such a node on Nebius.
+
+    Platform and preset together determine GPU, vCPU and memory.
+    """
 
     platform: Name63
     """Nebius platform."""
@@ -77,29 +91,29 @@ class NebiusNodes(ResourceModel):
 
 
 class VultrNodes(ResourceModel):
-    """How Vultr provisions such a node."""
+    """Parameters to provision such a node on Vultr."""
 
     plan: Name63
-    """Plan id; decides the GPU and the disk."""
+    """Plan id; determines the GPU and the disk."""
     accelerator: Accelerator
     """The GPUs, for people and labels."""
 
 
 class Provisioning(ResourceModel):
-    """How to create a pool of such nodes. Blocks of other clouds may be present and are ignored."""
+    """Parameters to create a pool of such nodes. Blocks of other clouds are ignored."""
 
     provider: Cloud
-    """Which of the blocks applies."""
+    """The block that applies."""
     gke: GkeNodes | None = None
-    """Needed for GKE."""
+    """Required for GKE."""
     eks: EksNodes | None = None
-    """Needed for EKS."""
+    """Required for EKS."""
     aks: AksNodes | None = None
-    """Needed for AKS."""
+    """Required for AKS."""
     nebius: NebiusNodes | None = None
-    """Needed for Nebius."""
+    """Required for Nebius."""
     vultr: VultrNodes | None = None
-    """Needed for Vultr."""
+    """Required for Vultr."""
 
 
 class DeviceAttribute(ResourceModel):
@@ -116,7 +130,7 @@ class DeviceAttribute(ResourceModel):
 
 
 class DeviceCapacity(ResourceModel):
-    """How much of something a device has."""
+    """One capacity of a device."""
 
     value: Annotated[str, Field(min_length=1, max_length=32)]
     """Kubernetes quantity: the usable amount that the driver reports."""
@@ -128,34 +142,50 @@ class Device(ResourceModel):
     name: Name63
     """Local name, such as `gpu` or `nic`."""
     claim: Claim = "DRA"
-    """How a pod gets it: by ResourceClaim, by device plugin, or only matched and never claimed."""
+    """How a pod gets it.
+
+    DRA: by a ResourceClaim. DevicePlugin: by an extended resource.
+
+    Slot: the pod claims nothing, and the control plane counts the device, for nodes
+    without accelerators.
+
+    Synthetic: it is only matched, and neither claimed nor counted.
+    """
     driver: Name253
-    """DRA driver; the domain of bare attribute and capacity names."""
+    """DRA driver; the domain of attribute and capacity names without a domain."""
     device_class_name: Name253 | None = None
-    """DeviceClass to claim through; needed for DRA."""
+    """DeviceClass for claims; required for DRA."""
     resource_name: Name253 | None = None
-    """Extended resource to request; needed for DevicePlugin."""
+    """Extended resource to request; required for DevicePlugin."""
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
-    """How many a node has."""
-    attributes: Annotated[dict[str, DeviceAttribute], Field(max_length=32)] | None = None
+    """Number of these devices per node."""
+    attributes: Annotated[dict[str, DeviceAttribute], Field(max_length=32)] | None = (
+        None
+    )
     """Attributes by name; `domain/name` overrides the driver's domain."""
     capacity: Annotated[dict[str, DeviceCapacity], Field(max_length=32)] | None = None
     """Capacities by name."""
 
 
 class InferenceClassSpec(ResourceModel):
-    """What a node of this class is."""
+    """The nodes of this class."""
 
     refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("resources", "capabilities"), "field was removed; describe the hardware of a node in devices[]"
+        ("resources", "capabilities"),
+        "field was removed; describe the hardware of a node in devices[]",
     )
 
     description: str | None = None
     """Text for people."""
     provisioning: Provisioning | None = None
-    """How to create such nodes; absent for pools that already exist."""
+    """Parameters to create such nodes; absent for pools that already exist."""
+    node_resources: ComputeAmounts | None = None
+    """CPU, memory and scratch space of one node that pods can request.
+
+    Absent: the requests of podPolicy.resources are not compared with a node.
+    """
     pod_policy: PodPolicy | None = None
-    """What the platform grants to engine pods on such nodes."""
+    """Settings that the platform grants to engine pods on such nodes."""
     devices: Annotated[
         tuple[Device, ...],
         Field(min_length=1, max_length=16),
@@ -165,7 +195,7 @@ class InferenceClassSpec(ResourceModel):
 
 
 class InferenceClassStatus(ResourceStatus):
-    """Who uses it."""
+    """The users of the class."""
 
     clusters: tuple[str, ...] = ()
     """Clusters with a pool of this class."""
@@ -179,4 +209,4 @@ class InferenceClass(Manifest):
     spec: InferenceClassSpec
     """Devices and provisioning."""
     status: InferenceClassStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

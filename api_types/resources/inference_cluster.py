@@ -1,4 +1,4 @@
-"""InferenceCluster: one GPU cluster of the fleet, provisioned by the control plane or existing."""
+"""InferenceCluster: one GPU cluster of the fleet, created here or existing."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -6,18 +6,33 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from api_types import labels
-from api_types.resources.parts.base_types import Advice, CredentialsRef, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    Advice,
+    CredentialsRef,
+    Manifest,
+    MapKeys,
+    Name63,
+    Name253,
+    NonEmpty,
+    ResourceModel,
+    Whole,
+)
+from api_types.resources.parts.gke_maintenance import GkeMaintenance
 from api_types.resources.status import GatewayAddress, ResourceStatus
 
 Source = Literal["GKE", "EKS", "AKS", "Nebius", "Vultr", "Existing"]
 TaintEffect = Literal["NoSchedule", "NoExecute"]
-IdentityType = Literal["GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"]
+IdentityType = Literal[
+    "GoogleApplicationCredentials",
+    "AWSWebIdentityCredentials",
+    "NebiusServiceAccountCredentials",
+]
 
 Location = Annotated[str, Field(min_length=1, max_length=32)]
 
 
 class KubeconfigRef(ResourceModel):
-    """The Secret in `modelplane-system` that holds a kubeconfig."""
+    """The Secret in `modelplane-system` with a kubeconfig."""
 
     name: Name253
     """Name of the Secret."""
@@ -26,56 +41,67 @@ class KubeconfigRef(ResourceModel):
 
 
 class IdentityRef(ResourceModel):
-    """The Secret in `modelplane-system` that holds a cloud identity, used with the kubeconfig."""
+    """The Secret in `modelplane-system` with a cloud identity for the kubeconfig."""
 
     name: Name253
     """Name of the Secret."""
     key: Name253 = "private_key"
     """Key within the Secret."""
     type: IdentityType = "GoogleApplicationCredentials"
-    """Which cloud it logs in to; must be the cloud that the cluster is on."""
+    """The cloud of the identity; must be the cloud of the cluster."""
 
 
 class ExistingCache(ResourceModel):
-    """Where an existing cluster stores weights."""
+    """Storage for weights on an existing cluster."""
 
     storage_class_name: Name253 | None = None
-    """Existing ReadWriteMany storage class; without it no cache is ever staged here."""
+    """Existing ReadWriteMany storage class; without it no cache is staged here."""
 
 
 class ExistingCluster(ResourceModel):
     """An existing cluster."""
 
     secret_ref: KubeconfigRef
-    """How to reach it."""
+    """The kubeconfig for the cluster."""
     identity_secret_ref: IdentityRef | None = None
-    """The identity to use, where the kubeconfig has none."""
+    """The identity to use, if the kubeconfig has none."""
     cache: ExistingCache | None = None
-    """Where caches are staged."""
+    """Storage for caches."""
 
 
 class GkeCluster(ResourceModel):
     """A cluster to create on Google Kubernetes Engine."""
 
     region: Location
-    """Where."""
+    """Region."""
     kubernetes_version: str = "1.35"
     """Minor or full version."""
     credentials: CredentialsRef | None = None
-    """How to reach the cloud; also fixes the project."""
+    """The cloud credentials; they also determine the project."""
     project: NonEmpty | None = None
     """Deprecated: overrides the project of the credentials."""
+    maintenance: GkeMaintenance | None = None
+    """When GKE may upgrade the cluster on its own."""
+    node_service_account: (
+        Annotated[
+            str,
+            Field(pattern=r"^[a-z0-9-]+@[a-z0-9.-]+\.gserviceaccount\.com$"),
+            Advice(pattern="must be the email address of a service account"),
+        ]
+        | None
+    ) = None
+    """Existing account for nodes; by default Modelplane creates one with least rights."""
 
 
 class EksCluster(ResourceModel):
     """A cluster to create on Amazon EKS."""
 
     region: Location
-    """Where."""
+    """Region."""
     kubernetes_version: str = "1.36"
     """Minor version."""
     credentials: CredentialsRef | None = None
-    """How to reach the cloud."""
+    """The cloud credentials."""
 
 
 class AksCluster(ResourceModel):
@@ -84,71 +110,74 @@ class AksCluster(ResourceModel):
     renamed_fields: ClassVar[Mapping[str, str]] = {"region": "location"}
 
     location: Location
-    """Where; Azure says location, not region."""
+    """Location, Azure's term for a region."""
     kubernetes_version: str = "1.34"
     """Minor or full version."""
     credentials: CredentialsRef | None = None
-    """How to reach the cloud."""
+    """The cloud credentials."""
 
 
 class NebiusCluster(ResourceModel):
-    """A cluster to create on Nebius; the project of the credentials fixes where."""
+    """A cluster to create on Nebius, in the project of the credentials."""
 
     refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("region", "location"), "unknown field; the project of the credentials fixes the region on Nebius"
+        ("region", "location"),
+        "unknown field; the project of the credentials fixes the region on Nebius",
     )
 
     kubernetes_version: str = "1.34"
     """Minor version."""
     credentials: CredentialsRef | None = None
-    """How to reach the cloud."""
+    """The cloud credentials."""
 
 
 class VultrCluster(ResourceModel):
     """A cluster to create on Vultr."""
 
     region: Location
-    """Where."""
+    """Region."""
     kubernetes_version: str = "v1.36.1+3"
     """Exact version with its build suffix."""
     credentials: CredentialsRef | None = None
-    """How to reach the cloud."""
+    """The cloud credentials."""
 
 
 class ClusterOrigin(ResourceModel):
-    """Where the cluster comes from. Blocks of other sources may be present and are ignored."""
+    """The source of the cluster. Blocks of other sources are ignored."""
 
     source: Source
-    """Which of the blocks applies."""
+    """The block that applies."""
     existing: ExistingCluster | None = None
-    """Needed for Existing."""
+    """Required for Existing."""
     gke: GkeCluster | None = None
-    """Needed for GKE."""
+    """Required for GKE."""
     eks: EksCluster | None = None
-    """Needed for EKS."""
+    """Required for EKS."""
     aks: AksCluster | None = None
-    """Needed for AKS."""
+    """Required for AKS."""
     nebius: NebiusCluster | None = None
-    """Needed for Nebius; may be empty."""
+    """Required for Nebius; may be empty."""
     vultr: VultrCluster | None = None
-    """Needed for Vultr."""
+    """Required for Vultr."""
 
 
 class Taint(ResourceModel):
-    """Keeps replicas off this cluster unless their deployment tolerates it."""
+    """Keeps replicas off this cluster unless their deployment tolerates the taint."""
 
     key: NonEmpty
     """Name of the taint."""
     value: str | None = None
     """Absent equals empty."""
     effect: TaintEffect
-    """NoSchedule keeps new replicas away; NoExecute also evicts those present."""
+    """NoSchedule keeps new replicas away; NoExecute also evicts existing replicas."""
 
 
 class CapacityBlock(ResourceModel):
     """A purchased EC2 Capacity Block."""
 
-    capacity_reservation_id: Annotated[str, Field(min_length=4, max_length=64, pattern=r"^cr-[0-9a-f]+$")]
+    capacity_reservation_id: Annotated[
+        str, Field(min_length=4, max_length=64, pattern=r"^cr-[0-9a-f]+$")
+    ]
     """Id of the reservation."""
 
 
@@ -165,11 +194,11 @@ class Fabric(ResourceModel):
     type: Literal["None", "EFA", "InfiniBand"] = "None"
     """EFA on EKS; InfiniBand on Nebius and AKS."""
     infiniband: InfinibandFabric | None = None
-    """Which fabric; only with InfiniBand."""
+    """The fabric; only with InfiniBand."""
 
 
 class NodePool(ResourceModel):
-    """GPU nodes of one class. A system pool is added automatically on provisioned clusters."""
+    """GPU nodes of one class. Created clusters also get a system pool."""
 
     renamed_fields: ClassVar[Mapping[str, str]] = {
         "class": "className",
@@ -183,13 +212,13 @@ class NodePool(ResourceModel):
     class_name: Name253
     """InferenceClass of the nodes."""
     node_count: Annotated[Whole, Field(ge=0)] = 1
-    """Fixed size, or starting size where a maximum is given."""
+    """Fixed size, or initial size with autoscaling."""
     min_node_count: Annotated[Whole, Field(ge=0)] | None = None
     """Lower bound of autoscaling."""
     max_node_count: Annotated[Whole, Field(ge=1)] | None = None
-    """Upper bound of autoscaling; also the capacity that the scheduler counts on."""
+    """Upper bound of autoscaling, and the capacity that the scheduler assumes."""
     zones: tuple[str, ...] | None = None
-    """Where the nodes may be; needed on GKE and EKS."""
+    """Zones of the nodes; required on GKE and EKS."""
     capacity_block: CapacityBlock | None = None
     """EKS only."""
     fabric: Fabric | None = None
@@ -197,21 +226,26 @@ class NodePool(ResourceModel):
 
     @property
     def nodes_max(self) -> int:
-        """The most nodes this pool may have: what the scheduler counts on."""
+        """The capacity that the scheduler assumes."""
         return self.node_count if self.max_node_count is None else self.max_node_count
 
 
 class InferenceClusterSpec(ResourceModel):
-    """What the cluster is and what it is for."""
+    """The desired state of a cluster."""
 
     refused_fields: ClassVar[Mapping[str, str]] = {
-        "scheduler": f"field was removed; set annotation {labels.SCHEDULER_TYPE} on the InferenceCluster"
+        "scheduler": (
+            f"field was removed; set annotation {labels.SCHEDULER_TYPE} "
+            "on the InferenceCluster"
+        )
     }
 
     cluster: ClusterOrigin
-    """Where it comes from."""
-    taints: Annotated[tuple[Taint, ...], MapKeys(("key", "effect"), "taint")] | None = None
-    """What keeps deployments away."""
+    """The source of the cluster."""
+    taints: Annotated[tuple[Taint, ...], MapKeys(("key", "effect"), "taint")] | None = (
+        None
+    )
+    """Taints that keep deployments away."""
     node_pools: (
         Annotated[
             tuple[NodePool, ...],
@@ -232,7 +266,7 @@ class HandleRef(ResourceModel):
 
 
 class CacheCapability(ResourceModel):
-    """Where a cluster can store staged weights."""
+    """Storage for staged weights."""
 
     storage_class_name: str = ""
     """ReadWriteMany storage class."""
@@ -252,7 +286,7 @@ class PublishedDevice(ResourceModel):
     resource_name: str | None = None
     """Extended resource to request."""
     count: int | None = None
-    """Per node; absent, zero or negative means none."""
+    """Number per node; absent, zero or negative means none."""
     attributes: dict[str, dict[str, Any]] | None = None
     """Attributes by name."""
     capacity: dict[str, dict[str, Any]] | None = None
@@ -260,18 +294,22 @@ class PublishedDevice(ResourceModel):
 
 
 class PublishedPool(ResourceModel):
-    """A pool as the scheduler sees it."""
+    """A pool, for the scheduler."""
 
     name: str
     """Pool name."""
     nodes: int | None = None
-    """The most nodes it may have; absent, zero or negative means none."""
+    """The maximum number of nodes; absent, zero or negative means none."""
     devices: tuple[PublishedDevice, ...] = ()
     """The devices of a node."""
     price_milli: int | None = None
-    """Price of a node-hour in thousandths; absent when its class has none."""
+    """Price of a node-hour in thousandths; absent if its class has none."""
     class_missing: bool | None = None
-    """True once its class is deleted: the pool stays for the replicas on it, and takes no new ones."""
+    """True after its class is deleted: the pool accepts no new replicas."""
+    unusable: str | None = None
+    """Why its devices cannot be claimed; if set, the pool accepts no new replicas."""
+    shortage: str | None = None
+    """Why the pool has fewer nodes than its spec, if its cloud does not provide them."""
 
 
 class PoolNodes(ResourceModel):
@@ -282,28 +320,63 @@ class PoolNodes(ResourceModel):
     total: int = 0
     """Nodes with the label of the pool."""
     ready: int = 0
-    """Of those, how many are Ready."""
+    """Number of these nodes that are Ready."""
     schedulable: int = 0
-    """Of those that are Ready, how many take new pods."""
+    """Number of Ready nodes that accept new pods."""
     devices: int = 0
-    """Devices that the DRA drivers of these nodes publish."""
+    """Devices that the DRA drivers publish for these nodes."""
+    resources: tuple[str, ...] | None = None
+    """Extended resources that any Ready node offers."""
+
+
+class CloudObjectStatus(ResourceModel):
+    """A pool or another object of a created cluster, at its cloud."""
+
+    object: str | None = None
+    """Key of the object, as in the plan; absent for a pool that is not planned."""
+    pool: str | None = None
+    """Pool in the spec; absent for an object of the whole cluster."""
+    kind: str | None = None
+    """Kind at the cloud."""
+    name: str | None = None
+    """Name at the cloud."""
+    phase: str | None = None
+    """Such as Waiting, Creating, Ready or Broken."""
+    ready: bool = False
+    """Whether it is as planned, and the cloud reports no problem."""
+    reason: str | None = None
+    """Type of the problem, such as CapacityUnavailable."""
+    code: str | None = None
+    """The cloud's code of the problem."""
+    message: str | None = None
+    """The words of the cloud, or the awaited state."""
+    since: str | None = None
+    """Since when it has the problem, or is being created."""
+    next_step: str | None = None
+    """The next step of a person."""
+    retry_at: str | None = None
+    """When Modelplane tries again."""
 
 
 class InferenceClusterStatus(ResourceStatus):
-    """What is known of a cluster."""
+    """The observed state of a cluster."""
 
     provider_config_ref: HandleRef | None = None
-    """Set once the cluster was reached, and never removed."""
+    """Set when the cluster is first reached, and never removed."""
     gateway: GatewayAddress | None = None
     """The cluster's own inference gateway."""
     cache: CacheCapability | None = None
-    """Absent where no cache can be staged."""
+    """Absent if no cache can be staged."""
     gpu_pools: tuple[PublishedPool, ...] | None = None
-    """The capacity to schedule on, in the order of the spec."""
+    """The capacity for scheduling, in the order of the spec."""
+    missing_features: tuple[str, ...] = ()
+    """Features that the cluster lacks, such as `dataParallel`."""
     nodes: tuple[PoolNodes, ...] = ()
-    """The nodes that the cluster has at present."""
+    """The current nodes of the cluster."""
+    cloud_objects: tuple[CloudObjectStatus, ...] = ()
+    """The pools of a created cluster, and its other cloud objects that are not ready."""
     namespace: str | None = None
-    """Where internal objects live."""
+    """Namespace of internal objects."""
 
 
 class InferenceCluster(Manifest):
@@ -312,6 +385,6 @@ class InferenceCluster(Manifest):
     kind: Literal["InferenceCluster"] = "InferenceCluster"
     """Always InferenceCluster."""
     spec: InferenceClusterSpec
-    """What the cluster is."""
+    """The desired state."""
     status: InferenceClusterStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

@@ -9,7 +9,7 @@ SINGLETON_NAME = "default"
 
 
 class MetalLb(ResourceModel):
-    """Addresses for a cluster on a network that assigns none."""
+    """Addresses for a cluster in a network that assigns none."""
 
     address_pool: str
     """Range `first-last`, or a CIDR."""
@@ -21,22 +21,22 @@ class Traefik(ResourceModel):
     version: str
     """Chart version."""
     load_balancer: Literal["MetalLB"] | None = None
-    """Absent where the cloud assigns addresses."""
+    """Absent if the cloud assigns addresses."""
     metallb: MetalLb | None = None
-    """Needed for MetalLB."""
+    """Required for MetalLB."""
 
 
 class InferenceGatewaySpec(ResourceModel):
-    """Which gateway, and how it gets its address."""
+    """The gateway implementation, and the source of its address."""
 
     backend: Literal["Traefik"]
     """Gateway implementation."""
     traefik: Traefik | None = None
-    """Needed for Traefik."""
+    """Required for Traefik."""
 
 
 class InferenceGatewayStatus(ResourceStatus):
-    """Where the gateway is."""
+    """The observed state of the gateway."""
 
     address: str | None = None
     """External address."""
@@ -48,6 +48,6 @@ class InferenceGateway(Manifest):
     kind: Literal["InferenceGateway"] = "InferenceGateway"
     """Always InferenceGateway."""
     spec: InferenceGatewaySpec
-    """Which gateway."""
+    """The gateway implementation."""
     status: InferenceGatewayStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

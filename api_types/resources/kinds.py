@@ -1,5 +1,6 @@
-"""The table of kinds: the names of each kind, who may write it, and the columns of its list."""
+"""The table of kinds: their names, their writers, and the columns of their lists."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from api_types.hints import nearest
@@ -17,8 +18,8 @@ from api_types.resources.serving_stack import ServingStack
 
 
 @dataclass(frozen=True)
-class Column:
-    """One column of `get`: a title and the JSON path of its value; the first path with a value counts."""
+class PrinterColumn:
+    """One column of `get`: a title and JSON paths; the first path with a value counts."""
 
     title: str
     paths: tuple[str, ...]
@@ -26,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True)
 class ScalePaths:
-    """Where the scale subresource reads and writes, as JSON paths."""
+    """JSON paths for reading and writing the scale subresource."""
 
     spec: str
     status: str
@@ -35,24 +36,28 @@ class ScalePaths:
 
 @dataclass(frozen=True)
 class KindInfo:
-    """What is known of one kind."""
+    """Names and properties of one kind."""
 
     kind: str
     plural: str
     short: str
     namespaced: bool
     model: type[Manifest]
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     group: str = GROUP
     version: str = VERSION
     written_instead: str = ""
-    """For kinds that the control plane writes: the kind that a user applies to get one."""
+    """For kinds that the control plane writes: the kind that a user applies to get one.
+    """
     scale: ScalePaths | None = None
     """None for kinds without a scale subresource."""
     shown_by: str = ""
-    """For kinds without a workflow: the kind whose workflow shows it, under its own name."""
+    """For kinds without a workflow: the kind of the workflow that shows it by its own name."""
     home: str = ""
-    """The namespace of all objects of a kind that the control plane writes into one; no other can be asked for."""
+    """The namespace of all objects of a kind that the control plane writes into one.
+
+    Requests for other namespaces are rejected.
+    """
 
     @property
     def api_version(self) -> str:
@@ -66,24 +71,33 @@ class KindInfo:
 
     @property
     def user_may_apply(self) -> bool:
-        """Whether `apply` takes this kind."""
+        """Whether `apply` accepts this kind."""
         return not self.written_instead
 
 
 _MODEL_SOURCES = (".spec.huggingFace.repo", ".spec.oci.image", ".spec.s3.bucket")
-READY = Column("READY", (".status.conditions[?(@.type=='Ready')].status",))
+READY = PrinterColumn("READY", (".status.conditions[?(@.type=='Ready')].status",))
 _ADDRESS = ".status.address"
 _GATEWAY_ADDRESS = ".status.gateway.address"
 
 KINDS: tuple[KindInfo, ...] = (
-    KindInfo("InferenceClass", "inferenceclasses", "icl", namespaced=False, model=InferenceClass),
+    KindInfo(
+        "InferenceClass",
+        "inferenceclasses",
+        "icl",
+        namespaced=False,
+        model=InferenceClass,
+    ),
     KindInfo(
         "InferenceCluster",
         "inferenceclusters",
         "ic",
         namespaced=False,
         model=InferenceCluster,
-        columns=(Column("SOURCE", (".spec.cluster.source",)), Column("GATEWAY", (_GATEWAY_ADDRESS,))),
+        columns=(
+            PrinterColumn("SOURCE", (".spec.cluster.source",)),
+            PrinterColumn("GATEWAY", (_GATEWAY_ADDRESS,)),
+        ),
     ),
     KindInfo(
         "InferenceGateway",
@@ -91,7 +105,10 @@ KINDS: tuple[KindInfo, ...] = (
         "ig",
         namespaced=False,
         model=InferenceGateway,
-        columns=(Column("GATEWAY", (".spec.backend",)), Column("ADDRESS", (_ADDRESS,))),
+        columns=(
+            PrinterColumn("GATEWAY", (".spec.backend",)),
+            PrinterColumn("ADDRESS", (_ADDRESS,)),
+        ),
     ),
     KindInfo(
         "ModelDeployment",
@@ -99,8 +116,12 @@ KINDS: tuple[KindInfo, ...] = (
         "md",
         namespaced=True,
         model=ModelDeployment,
-        columns=(Column("REPLICAS", (".status.replicas.ready",)),),
-        scale=ScalePaths(spec=".spec.replicas", status=".status.replicas.total", selector=".status.selector"),
+        columns=(PrinterColumn("REPLICAS", (".status.replicas.ready",)),),
+        scale=ScalePaths(
+            spec=".spec.replicas",
+            status=".status.replicas.total",
+            selector=".status.selector",
+        ),
     ),
     KindInfo(
         "ModelReplica",
@@ -108,7 +129,7 @@ KINDS: tuple[KindInfo, ...] = (
         "mr",
         namespaced=True,
         model=ModelReplica,
-        columns=(Column("CLUSTER", (".spec.clusterName",)),),
+        columns=(PrinterColumn("CLUSTER", (".spec.clusterName",)),),
         written_instead="ModelDeployment",
     ),
     KindInfo(
@@ -118,9 +139,9 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelService,
         columns=(
-            Column("ADDRESS", (_ADDRESS,)),
-            Column("ENDPOINTS", (".status.summary.ready",)),
-            Column("ENTRIES", (".status.summary.entries",)),
+            PrinterColumn("ADDRESS", (_ADDRESS,)),
+            PrinterColumn("ENDPOINTS", (".status.summary.ready",)),
+            PrinterColumn("ENTRIES", (".status.summary.entries",)),
         ),
     ),
     KindInfo(
@@ -129,7 +150,10 @@ KINDS: tuple[KindInfo, ...] = (
         "me",
         namespaced=True,
         model=ModelEndpoint,
-        columns=(Column("URL", (".spec.url",)), Column("BACKEND", (".status.routing.backendName",))),
+        columns=(
+            PrinterColumn("URL", (".spec.url",)),
+            PrinterColumn("BACKEND", (".status.routing.backendName",)),
+        ),
     ),
     KindInfo(
         "ModelCache",
@@ -138,8 +162,8 @@ KINDS: tuple[KindInfo, ...] = (
         namespaced=True,
         model=ModelCache,
         columns=(
-            Column("SOURCE", _MODEL_SOURCES),
-            Column("READY", (".status.summary.ready",)),
+            PrinterColumn("SOURCE", _MODEL_SOURCES),
+            PrinterColumn("READY", (".status.summary.ready",)),
         ),
     ),
     KindInfo(
@@ -148,7 +172,7 @@ KINDS: tuple[KindInfo, ...] = (
         "ss",
         namespaced=True,
         model=ServingStack,
-        columns=(Column("GATEWAY", (_GATEWAY_ADDRESS,)),),
+        columns=(PrinterColumn("GATEWAY", (_GATEWAY_ADDRESS,)),),
         group=INFRASTRUCTURE_GROUP,
         written_instead="InferenceCluster",
         shown_by="InferenceCluster",
@@ -156,17 +180,24 @@ KINDS: tuple[KindInfo, ...] = (
     ),
 )
 
-# Those with a workflow of their own, of the type `kind`.
+# Kinds with their own workflow of the type `kind`.
 SERVED = tuple(info for info in KINDS if not info.shown_by)
 BY_KIND = {info.kind: info for info in KINDS}
-_BY_NAME = {name: info for info in KINDS for name in (info.singular, info.plural, info.short)}
+_BY_NAME = {
+    **{info.singular: info for info in KINDS},
+    **{info.plural: info for info in KINDS},
+    **{info.short: info for info in KINDS},
+}
 
 # Kinds of earlier versions, and the hint for a user who writes one.
 FORMER_KINDS = {
     "ModelPlacement": "it was renamed ModelReplica",
     "InferenceEnvironment": "it was renamed InferenceCluster",
-    "Model": "it was removed; name the model in the engine's args, and stage weights with a ModelCache",
-    "ClusterModel": "it was removed; name the model in the engine's args, and stage weights with a ModelCache",
+    **dict.fromkeys(
+        ("Model", "ClusterModel"),
+        "it was removed; name the model in the engine's args, "
+        "and stage weights with a ModelCache",
+    ),
     **dict.fromkeys(
         ("GKECluster", "EKSCluster", "AKSCluster", "NebiusCluster", "VultrCluster"),
         "it is internal; write an InferenceCluster",
@@ -175,11 +206,16 @@ FORMER_KINDS = {
 
 
 class UnknownKind(ValueError):
-    """There is no kind of that name."""
+    """No kind has that name."""
 
 
 def find_kind(text: str) -> KindInfo:
-    """Find a kind by its name in any case, plural or short name; raises UnknownKind with the nearest name."""
+    """Return a kind by its name in any case, plural or short name.
+
+    Raises:
+        UnknownKind: no kind has that name; the message has the nearest one.
+
+    """
     found = _BY_NAME.get(text.lower())
     if found:
         return found
@@ -187,9 +223,9 @@ def find_kind(text: str) -> KindInfo:
 
 
 def _unknown_kind_hint(text: str) -> str:
-    former = next((advice for kind, advice in FORMER_KINDS.items() if kind.lower() == text.lower()), "")
-    if former:
-        return f"; {former}"
+    for kind, advice in FORMER_KINDS.items():
+        if kind.lower() == text.lower():
+            return f"; {advice}"
     close = nearest(text.lower(), _BY_NAME)
     if close:
         return f", did you mean {_BY_NAME[close].kind}?"
@@ -197,13 +233,31 @@ def _unknown_kind_hint(text: str) -> str:
 
 
 def describe_unknown(api_version: str, kind: str) -> tuple[str, str]:
-    """Give the field and the problem of a document whose `apiVersion` and `kind` select no model."""
+    """Return the field and the problem of a document of an unknown kind or version."""
     known = BY_KIND.get(kind)
     if known:
-        return "apiVersion", f'must be {known.api_version} for {kind}, got "{api_version}"'
+        return (
+            "apiVersion",
+            f'must be {known.api_version} for {kind}, got "{api_version}"',
+        )
     former = FORMER_KINDS.get(kind)
     if former:
         return "kind", f"unknown kind; {former}"
     close = nearest(kind.lower(), {info.singular: None for info in KINDS})
     hint = f"did you mean {_BY_NAME[close].kind}? " if close else ""
-    return "kind", f'unknown kind "{kind}" in {api_version}; {hint}Known kinds: {", ".join(BY_KIND)}, and v1 Secret and ConfigMap'
+    known_kinds = ", ".join(BY_KIND)
+    return (
+        "kind",
+        (
+            f'unknown kind "{kind}" in {api_version}; {hint}'
+            f"Known kinds: {known_kinds}, and v1 Secret and ConfigMap"
+        ),
+    )
+
+
+def columns_of(kind: KindInfo) -> Sequence[PrinterColumn]:
+    """Return the columns between name and age. The last one is READY."""
+    own = [column for column in kind.columns if column.title != READY.title]
+    ready_of_kind = [column for column in kind.columns if column.title == READY.title]
+    # A ModelCache has a READY column of its own, such as `2/3`.
+    return [*own, *(ready_of_kind or [READY])]

@@ -1,4 +1,4 @@
-"""ModelDeployment: what to serve, the devices each pod needs, and the number of replicas."""
+"""ModelDeployment: the model, the devices of each pod, and the number of replicas."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -22,7 +22,18 @@ from api_types.resources.parts.base_types import (
     Whole,
 )
 from api_types.resources.parts.disruption import Disruption, EngineDrain
-from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
+from api_types.resources.parts.engine_profile import ProfileOverrides
+from api_types.resources.parts.engines import (
+    Copies,
+    EngineName,
+    Engines,
+    Members,
+    Phase,
+    PodsPerNode,
+    Role,
+    Serving,
+    Worker,
+)
 from api_types.resources.parts.parallel import DataParallel
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.probes import Probes
@@ -38,44 +49,50 @@ class DeviceSelector(ResourceModel):
     cel: Annotated[
         str,
         Field(min_length=1, max_length=10240),
-        Advice(missing_from_parent="an empty selector would match every device; set cel"),
+        Advice(
+            missing_from_parent="an empty selector would match every device; set cel"
+        ),
     ]
-    """DRA device expression over `device`; must give a boolean."""
+    """DRA device expression over `device`; must return a boolean."""
 
 
 class DeviceRequest(ResourceModel):
-    """Devices that each pod of a member needs from its node."""
+    """Devices that each pod of a member needs on its node."""
 
     name: Name63
-    """Name of the request, carried into the ResourceClaim."""
+    """Name of the request, also in the ResourceClaim."""
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
-    """How many, per node."""
+    """Number per node."""
     selectors: Annotated[tuple[DeviceSelector, ...], Field(min_length=1, max_length=8)]
-    """All must be true for one device."""
+    """All must be true for the same device."""
 
 
 class NodeSelector(ResourceModel):
-    """What a node must offer; a pool fits when it satisfies every entry."""
+    """Requirements for a node; a pool fits if it satisfies every entry."""
 
-    devices: Annotated[tuple[DeviceRequest, ...], Field(min_length=1, max_length=REQUESTS_MAX), MapKeys(("name",), "device")]
-    """The requests, in the order in which devices are assigned."""
+    devices: Annotated[
+        tuple[DeviceRequest, ...],
+        Field(min_length=1, max_length=REQUESTS_MAX),
+        MapKeys(("name",), "device"),
+    ]
+    """The requests, in the order of device assignment."""
 
 
 class Member(ResourceModel):
-    """One kind of pod of an engine."""
+    """One type of pod of an engine."""
 
     refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_MEMBER
 
     role: Role = "Standalone"
     """Standalone alone, or one Leader and one Worker."""
     node_selector: NodeSelector | None = None
-    """Devices per pod; absent claims nothing and uses the engine's pool."""
+    """Devices per pod; absent claims none and uses the engine's pool."""
     worker: Worker | None = None
     """Only on a Worker; absent there means one follower."""
     pods_per_node: PodsPerNode | None = None
-    """How many pods of this member may share a node; absent means one."""
+    """Number of pods of this member that may share a node; absent means one."""
     probes: Probes | None = None
-    """How long the engine may load, and when it is hung; not on a Worker."""
+    """The time limit for loading, and the liveness check; not on a Worker."""
     template: PodTemplate
     """The pod."""
 
@@ -95,15 +112,17 @@ class Engine(ResourceModel):
     copies: Copies = 1
     """Identical copies inside one replica; never autoscaled."""
     phase: Phase | None = None
-    """Which half of PrefillDecode it is."""
+    """Its role with PrefillDecode."""
+    profile: ProfileOverrides | None = None
+    """How it listens and reports its health; absent: inferred from command and image."""
     span_pools: Flag | None = None
     """True if its copies may be split over pools of one network domain."""
     drain: EngineDrain | None = None
-    """How its pods stop; absent stops them at once, with the platform's grace period."""
+    """How its pods stop. Absent: immediately, with the platform's grace period."""
     topology: Topology | None = None
-    """How close together its pods and their devices are; absent leaves it to the cluster."""
+    """The locality of its pods and their devices; absent leaves it to the cluster."""
     adapters: Adapters | None = None
-    """LoRA adapters, mounted beside the model."""
+    """LoRA adapters, mounted in addition to the model."""
     data_parallel: DataParallel | None = None
     """Ranks within each serving pod; absent means one."""
     members: Members[Member]
@@ -113,7 +132,9 @@ class Engine(ResourceModel):
 class Toleration(ResourceModel):
     """Allows replicas on clusters with a taint."""
 
-    refused_fields: ClassVar[Mapping[str, str]] = {"tolerationSeconds": "unknown field; spec.drain limits how fast replicas are moved"}
+    refused_fields: ClassVar[Mapping[str, str]] = {
+        "tolerationSeconds": "unknown field; spec.drain limits how fast replicas are moved"
+    }
 
     key: str | None = None
     """Taint key; absent with Exists matches every taint."""
@@ -133,12 +154,14 @@ class ModelCacheRef(ResourceModel):
 
 
 class ReplicaTemplateMetadata(ResourceModel):
-    """Metadata of what a deployment creates."""
+    """Metadata of the objects that a deployment creates."""
 
-    refused_fields: ClassVar[Mapping[str, str]] = {"annotations": "unknown field; only labels are passed on to replicas and endpoints"}
+    refused_fields: ClassVar[Mapping[str, str]] = {
+        "annotations": "unknown field; only labels are passed on to replicas and endpoints"
+    }
 
     labels: Labels | None = None
-    """Extra labels of replicas and endpoints; the reserved prefix modelplane.ai/ is refused."""
+    """Extra labels of replicas and endpoints; the prefix modelplane.ai/ is rejected."""
 
 
 class ReplicaTemplateSpec(ResourceModel):
@@ -155,7 +178,10 @@ class ReplicaTemplateSpec(ResourceModel):
     tolerations: tuple[Toleration, ...] | None = None
     """Against taints of InferenceClusters, not of nodes."""
     disruption: Disruption | None = None
-    """What evictions on the cluster must leave of a replica; absent allows every eviction."""
+    """The minimum that evictions on the cluster leave of a replica.
+
+    Absent allows every eviction.
+    """
     engines: Engines[Engine]
     """Serving units of one replica, all on one cluster."""
 
@@ -166,7 +192,7 @@ class ReplicaTemplateSpec(ResourceModel):
 
 
 class ReplicaTemplate(ResourceModel):
-    """What every replica of a deployment is."""
+    """The template of every replica of a deployment."""
 
     metadata: ReplicaTemplateMetadata | None = None
     """Labels."""
@@ -175,50 +201,56 @@ class ReplicaTemplate(ResourceModel):
 
 
 class ModelDeploymentSpec(ResourceModel):
-    """How many replicas of what."""
+    """The desired state of a deployment."""
 
     refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_DEPLOYMENT
 
     replicas: Annotated[Whole, Field(ge=0, le=REPLICAS_MAX)]
-    """Number of ModelReplicas; the only scaling axis. Zero keeps the deployment and runs nothing."""
+    """Number of ModelReplicas; the only scaling axis. Zero keeps the deployment."""
     template: ReplicaTemplate
-    """What each replica is."""
+    """The template of the replicas."""
     rollout: Rollout | None = None
-    """How a changed template reaches the replicas."""
+    """How replicas get a changed template."""
     drain: DrainBudget | None = None
-    """How fast replicas are moved off a drained cluster."""
+    """How fast replicas move off a drained cluster."""
     scheduling: Scheduling | None = None
     """Placement policy of this deployment."""
 
 
 class ReplicaCounts(ResourceModel):
-    """How many replicas a deployment has."""
+    """Counts of a deployment's replicas."""
 
     total: int = 0
-    """Placed now."""
+    """Number of placed replicas."""
     ready: int = 0
-    """Of those, how many are Ready."""
+    """Number of Ready replicas."""
 
 
 class RolloutProgress(ResourceModel):
-    """The rollout of the present template."""
+    """The rollout of the current template."""
 
     template_generation: int = 0
-    """The generation of the spec that introduced it."""
+    """The generation of the spec that introduced the template."""
     updated: int = 0
-    """Replicas that have it."""
+    """Replicas with the template."""
     updated_ready: int = 0
-    """Of those, how many are Ready with it."""
+    """Replicas that are Ready with the template."""
     total: int = 0
-    """Placed now."""
+    """Number of placed replicas."""
     paused: bool = False
-    """No further replica is changed until the rollout is resumed."""
+    """No further replica changes until the rollout is resumed."""
     revisions: tuple[int, ...] = ()
     """Generations whose templates `rollout undo` can restore, the oldest first."""
     pending: tuple[str, ...] = ()
-    """What would replace pods of an equal template, such as a newer worker or another setting, and waits for `rollout restart`."""
+    """Reasons to replace pods although the template is the same.
+
+    Examples are a newer worker or another setting. They wait for `rollout restart`.
+    """
     adoption: int | None = None
-    """Number of the last rollout that the deployment began by itself, to replace pods of an equal template."""
+    """Number of the last rollout that the deployment started by itself.
+
+    Such a rollout replaces pods although the template is the same.
+    """
 
 
 class PlacementStatus(ResourceModel):
@@ -227,7 +259,7 @@ class PlacementStatus(ResourceModel):
     replica: str
     """Name of the ModelReplica."""
     cluster: str = ""
-    """The cluster that it is placed on."""
+    """The cluster of the replica."""
     index: int = 0
     """Its index among the deployment's replicas on that cluster."""
     phase: str = ""
@@ -235,20 +267,20 @@ class PlacementStatus(ResourceModel):
     ready: bool = False
     """Whether it is Ready."""
     endpoint: str = ""
-    """Where it serves; empty while it does not."""
+    """Its URL; empty while it does not serve."""
     message: str = ""
-    """What it waits for."""
+    """Reason for waiting."""
 
 
 class Pace(ResourceModel):
-    """How long a generation took."""
+    """Duration of the rollout of a generation."""
 
     generation: int = 0
     """The generation of the spec."""
     placed_seconds: float | None = None
-    """Until all its replicas were placed."""
+    """Time until all its replicas were placed."""
     ready_seconds: float | None = None
-    """Until it was Ready."""
+    """Time until it was Ready."""
 
 
 class ModelDeploymentStatus(ResourceStatus):
@@ -263,17 +295,17 @@ class ModelDeploymentStatus(ResourceStatus):
     placements: tuple[PlacementStatus, ...] = ()
     """Its replicas, by name."""
     rollout: RolloutProgress | None = None
-    """The rollout of the present template."""
+    """The rollout of the current template."""
     pace: Pace | None = None
-    """How long the last generation took."""
+    """Duration of the last generation's rollout."""
 
 
 class ModelDeployment(Manifest):
-    """What to serve."""
+    """A served model."""
 
     kind: Literal["ModelDeployment"] = "ModelDeployment"
     """Always ModelDeployment."""
     spec: ModelDeploymentSpec
-    """How many replicas of what."""
+    """The desired state."""
     status: ModelDeploymentStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

@@ -1,4 +1,4 @@
-"""ModelEndpoint: one reachable inference endpoint, created for a replica, or by a user for an external provider."""
+"""ModelEndpoint: one inference endpoint of a replica, or of a user's external provider."""
 
 from typing import Literal
 
@@ -7,27 +7,27 @@ from api_types.resources.status import ResourceStatus, RoutingStatus
 
 
 class ModelEndpointSpec(ResourceModel):
-    """Where it is."""
+    """The address of an endpoint."""
 
     url: NonEmpty
-    """Address; the port defaults to 443 for https, else 80."""
+    """URL; the port defaults to 443 for https, else 80."""
     rewrite_path: str | None = None
     """Prefix that replaces the service's prefix; absent leaves the path unchanged."""
 
 
 class ModelEndpointStatus(ResourceStatus):
-    """Whether an endpoint can be routed to."""
+    """The observed state of an endpoint."""
 
     routing: RoutingStatus | None = None
     """Its backend object."""
 
 
 class ModelEndpoint(Manifest):
-    """One reachable endpoint."""
+    """One inference endpoint."""
 
     kind: Literal["ModelEndpoint"] = "ModelEndpoint"
     """Always ModelEndpoint."""
     spec: ModelEndpointSpec
-    """Where it is."""
+    """The address."""
     status: ModelEndpointStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

@@ -1,6 +1,7 @@
-"""ModelReplica: one complete serving instance pinned to one cluster, written by the control plane.
+"""ModelReplica: one serving instance on a cluster, written by the control plane.
 
-Its spec is a deployment's template with the placement filled in; engines are directly under `spec`.
+Its spec is a deployment's template with the placement filled in; engines are directly
+under `spec`.
 """
 
 from collections.abc import Mapping
@@ -10,40 +11,74 @@ from pydantic import Field
 
 from api_types.resources.model_deployment import DeviceSelector, ModelCacheRef
 from api_types.resources.parts.adapters import Adapters
-from api_types.resources.parts.base_types import Advice, Manifest, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    Advice,
+    Manifest,
+    MapKeys,
+    Name63,
+    Name253,
+    NonEmpty,
+    ResourceModel,
+    Whole,
+)
 from api_types.resources.parts.disruption import Disruption, EngineDrain
-from api_types.resources.parts.engines import Copies, EngineName, Engines, Members, Phase, PodsPerNode, Role, Serving, Worker
+from api_types.resources.parts.engine_profile import ProfileOverrides
+from api_types.resources.parts.engines import (
+    Copies,
+    EngineName,
+    Engines,
+    Members,
+    Phase,
+    PodsPerNode,
+    Role,
+    Serving,
+    Worker,
+)
 from api_types.resources.parts.parallel import DataParallel
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.probes import Probes
 from api_types.resources.parts.topology import Topology
 from api_types.resources.status import ResourceStatus, RoutingStatus
 
-ReplicaPhase = Literal["Pending", "Applying", "Starting", "Ready", "Degraded", "Updating", "Unreachable", "Terminating", "Failed"]
+ReplicaPhase = Literal[
+    "Pending",
+    "Applying",
+    "Starting",
+    "Ready",
+    "Degraded",
+    "Updating",
+    "Unreachable",
+    "Terminating",
+    "Failed",
+]
 
 
 class ResolvedRequest(ResourceModel):
-    """A device request and the way in which the chosen pool grants it; exactly one of class and resource."""
+    """A device request with the placement's way to claim it.
+
+    At most one of class and resource is set. Without them the devices are slots, which
+    the pod does not claim.
+    """
 
     name: Name63
     """Name of the request."""
     device_class_name: Name253 | None = None
-    """DeviceClass to claim through."""
+    """DeviceClass for the claim."""
     resource_name: Name253 | None = None
     """Extended resource to request."""
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
-    """How many, per node."""
+    """Number per node."""
     selectors: Annotated[tuple[DeviceSelector, ...], Field(max_length=8)] | None = None
     """Copied unchanged from the deployment."""
 
 
 class ReplicaMember(ResourceModel):
-    """One kind of pod of an engine, pinned to a pool."""
+    """One type of pod of an engine, pinned to a pool."""
 
     role: Role = "Standalone"
     """Standalone alone, or one Leader and one Worker."""
     node_pool_name: NonEmpty
-    """Pool chosen for it; members that claim nothing get their engine's pool."""
+    """The selected pool; members without claims get their engine's pool."""
     device_requests: (
         Annotated[
             tuple[ResolvedRequest, ...],
@@ -53,13 +88,13 @@ class ReplicaMember(ResourceModel):
         ]
         | None
     ) = None
-    """What it claims; absent when nothing is claimed."""
+    """The claimed devices; absent if there are none."""
     worker: Worker | None = None
     """Only on a Worker; absent there means one follower."""
     pods_per_node: PodsPerNode | None = None
-    """How many pods of this member may share a node; absent means one."""
+    """Number of pods of this member that may share a node; absent means one."""
     probes: Probes | None = None
-    """How long the engine may load, and when it is hung; not on a Worker."""
+    """The time limit for loading, and the liveness check; not on a Worker."""
     template: PodTemplate
     """The pod."""
 
@@ -77,13 +112,15 @@ class ReplicaEngine(ResourceModel):
     copies: Copies = 1
     """Identical copies."""
     phase: Phase | None = None
-    """Which half of PrefillDecode it is."""
+    """Its role with PrefillDecode."""
+    profile: ProfileOverrides | None = None
+    """How it listens and reports its health; absent: inferred from command and image."""
     drain: EngineDrain | None = None
-    """How its pods stop; absent stops them at once, with the platform's grace period."""
+    """How its pods stop. Absent: immediately, with the platform's grace period."""
     topology: Topology | None = None
-    """How close together its pods and their devices are; absent leaves it to the cluster."""
+    """The locality of its pods and their devices; absent leaves it to the cluster."""
     adapters: Adapters | None = None
-    """LoRA adapters, mounted beside the model."""
+    """LoRA adapters, mounted in addition to the model."""
     data_parallel: DataParallel | None = None
     """Ranks within each serving pod; absent means one."""
     members: Members[ReplicaMember]
@@ -91,7 +128,7 @@ class ReplicaEngine(ResourceModel):
 
 
 class ModelReplicaSpec(ResourceModel):
-    """What runs where."""
+    """The desired state of a replica."""
 
     renamed_fields: ClassVar[Mapping[str, str]] = {"inferenceClusterRef": "clusterName"}
     refused_fields: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -106,7 +143,7 @@ class ModelReplicaSpec(ResourceModel):
     serving: Serving | None = None
     """Absent means Unified."""
     disruption: Disruption | None = None
-    """What evictions on the cluster must leave of it; absent allows every eviction."""
+    """The minimum that evictions on the cluster leave; absent allows every eviction."""
     engines: Engines[ReplicaEngine]
     """Serving units."""
 
@@ -130,7 +167,7 @@ class EngineStatus(ResourceModel):
     desired_copies: int = 0
     """Desired copies."""
     updated_copies: int = 0
-    """Copies of the newest template."""
+    """Copies with the newest template."""
     ready_copies: int = 0
     """Copies whose pods are ready."""
     available_copies: int = 0
@@ -138,9 +175,9 @@ class EngineStatus(ResourceModel):
     kv_block_size: int | None = None
     """Tokens per block of the KV cache."""
     kv_block_size_source: str = ""
-    """Where that number comes from."""
+    """Source of that number."""
     message: str = ""
-    """What it waits for."""
+    """Reason for waiting."""
 
 
 class ReplicaCacheStatus(ResourceModel):
@@ -149,7 +186,7 @@ class ReplicaCacheStatus(ResourceModel):
     claim_name: str = ""
     """Volume claim."""
     artifact_key: str = Field(default="", alias="artefactKey")
-    """What is on the volume."""
+    """Key of the artifact on the volume."""
     phase: str = ""
     """Phase of staging."""
 
@@ -168,10 +205,10 @@ class InventoryItem(ResourceModel):
 
 
 class PendingChange(ResourceModel):
-    """Pods that would be other ones if they were made now, and stay until a rollout."""
+    """Outdated pods that stay until a rollout."""
 
     causes: tuple[str, ...] = ()
-    """Why they would be."""
+    """Reasons to replace them."""
     workloads: tuple[str, ...] = ()
     """Keys of their workloads in the inventory."""
 
@@ -182,9 +219,9 @@ class TeardownStepStatus(ResourceModel):
     number: int
     """Its place in the order."""
     title: str = ""
-    """What it does."""
+    """Title of the step."""
     state: str = ""
-    """How far it is."""
+    """Progress of the step."""
 
 
 class RemainingObjectStatus(ResourceModel):
@@ -193,22 +230,22 @@ class RemainingObjectStatus(ResourceModel):
     object: str
     """API version, kind, namespace and name on the cluster."""
     why: str = ""
-    """What keeps it."""
+    """Reason why it still exists."""
 
 
 class TeardownStatus(ResourceModel):
-    """How far the teardown of a replica is."""
+    """Progress of the teardown of a replica."""
 
     step: int
     """Number of the current step."""
     since: str = ""
-    """When it began: RFC 3339, UTC."""
+    """Start of the step: RFC 3339, UTC."""
     steps: tuple[TeardownStepStatus, ...] = ()
     """All steps, in order."""
     waiting_for: tuple[RemainingObjectStatus, ...] = ()
-    """What the current step waits for."""
+    """Objects that the current step waits for."""
     problem: str = ""
-    """Why its last attempt failed."""
+    """Error of its last attempt."""
 
 
 class ModelReplicaStatus(ResourceStatus):
@@ -219,23 +256,23 @@ class ModelReplicaStatus(ResourceStatus):
     applied_hash: str = ""
     """Hash of the objects that were last applied."""
     inputs_hash: str = ""
-    """Hash of all that they were rendered from besides the spec."""
+    """Hash of all input of rendering except the spec."""
     pending: PendingChange | None = None
-    """Pods that stay although they would be other ones now; absent if there are none."""
+    """Outdated pods that stay; absent if there are none."""
     adoption: int | None = None
-    """Number of the last rollout of the deployment that replaced its pods for such a change."""
+    """Number of the deployment's last rollout that replaced its outdated pods."""
     workload_name: str = ""
     """Base name of its objects on the cluster."""
     engines: tuple[EngineStatus, ...] = ()
     """One per engine."""
     routing: RoutingStatus | None = None
-    """How requests reach it."""
+    """Routing of requests to it."""
     cache: ReplicaCacheStatus | None = None
-    """The weights it mounts."""
+    """The weights that it mounts."""
     inventory: tuple[InventoryItem, ...] = ()
     """Its objects on the cluster: the source of truth for pruning and teardown."""
     teardown: TeardownStatus | None = None
-    """How far its deletion is; absent while it is not being deleted."""
+    """Progress of its deletion; absent if it is not being deleted."""
 
 
 class ModelReplica(Manifest):
@@ -244,6 +281,6 @@ class ModelReplica(Manifest):
     kind: Literal["ModelReplica"] = "ModelReplica"
     """Always ModelReplica."""
     spec: ModelReplicaSpec
-    """What runs where."""
+    """The desired state."""
     status: ModelReplicaStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

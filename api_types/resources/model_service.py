@@ -6,7 +6,14 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.limits import RETRIES_MAX, RETRY_BACKOFF_MILLISECONDS_MAX, RETRY_CODES
-from api_types.resources.parts.base_types import Advice, LabelSelector, Manifest, Name63, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    Advice,
+    LabelSelector,
+    Manifest,
+    Name63,
+    ResourceModel,
+    Whole,
+)
 from api_types.resources.status import ResourceStatus
 from api_types.text import gateway_duration
 
@@ -15,21 +22,24 @@ _A_DURATION = 'a duration of the Gateway API as a string, such as "300s" or "1m3
 
 
 class EndpointSelector(ResourceModel):
-    """Endpoints whose labels have every pair; no pair selects every endpoint of the namespace."""
+    """Selects endpoints with all these labels; no labels select the whole namespace."""
 
     refused_fields: ClassVar[Mapping[str, str]] = LabelSelector.refused_fields
 
     match_labels: dict[str, str]
-    """Pairs that must all be equal."""
+    """Labels that must all be equal."""
 
 
 class ServiceEntry(ResourceModel):
-    """Some endpoints and their share of the traffic."""
+    """Endpoints and their share of the traffic."""
 
     name: Name63 | None = None
-    """Unique name of the entry, by which commands and status refer to it."""
+    """Unique name of the entry, for commands and status."""
     priority: Annotated[Whole, Field(ge=0, le=PRIORITY_MAX)] = 0
-    """Failover: requests go to the entries of the smallest priority that have a Ready endpoint, and to no others."""
+    """Failover priority.
+
+    Requests go only to the entries of the smallest priority with a Ready endpoint.
+    """
     weight: Annotated[
         Whole,
         Field(ge=1, le=1_000_000),
@@ -37,23 +47,41 @@ class ServiceEntry(ResourceModel):
     ] = 1
     """Share of the entry, relative to the other entries."""
     selector: EndpointSelector
-    """Which endpoints."""
+    """The endpoints."""
 
 
 class ServiceRetries(ResourceModel):
-    """Requests that are sent again, to the next endpoint by weight: always those of which no endpoint was sent anything."""
+    """The retry policy.
+
+    Requests that reached no endpoint are always retried.
+
+    A retry goes to the next endpoint by weight.
+    """
 
     refused_fields: ClassVar[Mapping[str, str]] = {
-        "timeout": "unknown field; how long a request may take is spec.timeouts",
+        "timeout": "unknown field; set the time limit of a request in spec.timeouts",
     }
-    renamed_fields: ClassVar[Mapping[str, str]] = {"on": "codes", "statusCodes": "codes", "backoff": "backoffMilliseconds"}
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "on": "codes",
+        "statusCodes": "codes",
+        "backoff": "backoffMilliseconds",
+    }
 
-    attempts: Annotated[Whole, Field(ge=1, le=RETRIES_MAX), Advice(out_of_range="leave out spec.retries to send no request again")] = 1
-    """How often at most a request is sent again, after the first time."""
+    attempts: Annotated[
+        Whole,
+        Field(ge=1, le=RETRIES_MAX),
+        Advice(out_of_range="leave out spec.retries to send no request again"),
+    ] = 1
+    """The maximum number of retries of a request."""
     codes: Annotated[tuple[Whole, ...], Field(max_length=len(RETRY_CODES))] = ()
-    """Responses after which it is sent again too, of 429, 502, 503 and 504. After 502 and 504 an engine may have worked on it."""
-    backoff_milliseconds: Annotated[Whole, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)] = 100
-    """About how long the gateway waits before it sends a request again; later waits are up to twice as long."""
+    """Responses that are also retried: 429, 502, 503 and 504 are permitted.
+
+    After 502 and 504 an engine may have processed the request.
+    """
+    backoff_milliseconds: Annotated[
+        Whole, Field(ge=0, le=RETRY_BACKOFF_MILLISECONDS_MAX)
+    ] = 100
+    """Approximate time before a retry; later waits are up to twice as long."""
 
 
 Duration = Annotated[
@@ -67,85 +95,97 @@ Duration = Annotated[
 
 
 class ServiceTimeouts(ResourceModel):
-    """After which times the gateway ends a request; a stream of tokens that takes longer is cut."""
+    """Timeouts after which the gateway ends a request, including a stream of tokens."""
 
-    renamed_fields: ClassVar[Mapping[str, str]] = {"backend": "backendRequest", "requestTimeout": "request"}
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "backend": "backendRequest",
+        "requestTimeout": "request",
+    }
 
     request: Duration | None = None
-    """For a request of a client, until its response has ended: `300s`. `0s`: the gateway ends none, whatever limit of its own it has."""
+    """Limit for a client's request, until the end of its response: `300s`.
+
+    `0s`: no limit, even if the gateway has a default limit.
+    """
     backend_request: Duration | None = None
-    """For each time that the request is sent to an endpoint; at most `request`."""
+    """Limit for each attempt to send the request to an endpoint; at most `request`."""
 
 
 class ModelServiceSpec(ResourceModel):
-    """Where requests go."""
+    """The routing of a service."""
 
-    renamed_fields: ClassVar[Mapping[str, str]] = {"retry": "retries", "timeout": "timeouts"}
+    renamed_fields: ClassVar[Mapping[str, str]] = {
+        "retry": "retries",
+        "timeout": "timeouts",
+    }
 
     endpoints: Annotated[tuple[ServiceEntry, ...], Field(min_length=1)]
     """Traffic is split by weight between entries, then evenly inside an entry."""
     retries: ServiceRetries | None = None
-    """Which requests are sent again; absent: none is."""
+    """The retry policy; absent: no retries."""
     timeouts: ServiceTimeouts | None = None
-    """After which times the gateway ends a request, where its GatewayClass supports that; absent: as the gateway does without."""
+    """Timeouts of requests, if the GatewayClass supports them.
+
+    Absent: the gateway's default.
+    """
 
 
 class EntryStatus(ResourceModel):
-    """What an entry of a service selects, and what of that gets requests."""
+    """The endpoints of an entry: selected, routable and routed."""
 
     name: str = ""
-    """Name of the entry, or the labels that it selects by."""
+    """Name of the entry, or its labels."""
     weight: int = 1
     """Share of the entry, relative to the other entries."""
     priority: int = 0
-    """Its place in the order of failover."""
+    """Its failover priority."""
     matched: int = 0
-    """Endpoints that it selects."""
+    """Selected endpoints."""
     ready: int = 0
-    """Those of them that can be routed."""
+    """Routable endpoints."""
     routed: int = 0
-    """Those of them that are routed."""
+    """Endpoints in the route."""
     standby: bool = False
     """Whether entries of a smaller priority serve in its place."""
 
 
 class RoutedEndpointStatus(ResourceModel):
-    """An endpoint that the route of a service has."""
+    """An endpoint in the route of a service."""
 
     name: str = ""
     """Name of the ModelReplica or ModelEndpoint."""
     weight: int = 1
     """Share of the endpoint, relative to the other endpoints."""
     url: str = ""
-    """Where it is."""
+    """URL of the endpoint."""
     cluster: str | None = None
     """The InferenceCluster of a ModelReplica."""
     entry: str | None = None
-    """The entry that selects it, as `entries` names it."""
+    """The entry that selects it, by its name in `entries`."""
 
 
 class ServiceSummary(ResourceModel):
-    """What the columns of a list show."""
+    """Columns of a list."""
 
     ready: str = ""
-    """Endpoints that can be routed, of those that are selected: `2/3`."""
+    """Routable endpoints of the selected ones: `2/3`."""
     entries: str = ""
     """Entries with their weights: `stable=90 canary=10`."""
 
 
 class ModelServiceStatus(ResourceStatus):
-    """Where a service can be reached."""
+    """The observed state of a service."""
 
     address: str | None = None
     """`http://<gateway>/<namespace>/<service>`, without a trailing slash."""
     summary: ServiceSummary | None = None
-    """What the columns of a list show."""
+    """Columns of a list."""
     route: str | None = None
     """Name of its HTTPRoute on the control cluster."""
     entries: tuple[EntryStatus, ...] = ()
     """Its entries, in the order of the spec."""
     endpoints: tuple[RoutedEndpointStatus, ...] = ()
-    """The endpoints that requests are sent to."""
+    """The endpoints that receive requests."""
 
 
 class ModelService(Manifest):
@@ -154,6 +194,6 @@ class ModelService(Manifest):
     kind: Literal["ModelService"] = "ModelService"
     """Always ModelService."""
     spec: ModelServiceSpec
-    """Where requests go."""
+    """The routing."""
     status: ModelServiceStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

@@ -1,6 +1,7 @@
-"""Secret and ConfigMap: the two core kinds that `apply` takes, to put them into the secret store.
+"""Secret and ConfigMap: two core kinds that `apply` writes into the secret store.
 
-They never reach Temporal, so their values must not show up in a repr, an error or a log line either.
+They never reach Temporal, so their values must not appear in a repr, an error or a log
+line either.
 """
 
 from typing import Literal
@@ -16,32 +17,32 @@ class NoSpec(ResourceModel):
     """An empty spec: these kinds have data instead."""
 
 
-class Stored(Manifest):
-    """The base of both."""
+class DataManifest(Manifest):
+    """The base class of Secret and ConfigMap."""
 
     api_version: Literal["v1"] = "v1"
     """Always v1."""
     spec: NoSpec = Field(default=NoSpec(), exclude=True, repr=False)
     """These kinds have none."""
     immutable: Flag | None = None
-    """Kept as given; the store does not enforce it."""
+    """Stored as written; the store does not enforce it."""
 
 
-class Secret(Stored):
+class Secret(DataManifest):
     """Values that only activities may read."""
 
     kind: Literal["Secret"] = "Secret"
     """Always Secret."""
     type: str = "Opaque"
-    """What the keys mean, such as `kubernetes.io/dockerconfigjson`."""
+    """The meaning of the keys, such as `kubernetes.io/dockerconfigjson`."""
     data: dict[str, str] | None = Field(default=None, repr=False)
     """Values in base64."""
     string_data: dict[str, str] | None = Field(default=None, repr=False)
-    """Values as they are; each wins over `data`."""
+    """Plain values; each overrides `data`."""
 
 
-class ConfigMap(Stored):
-    """Values that are no secret."""
+class ConfigMap(DataManifest):
+    """Values that are not secret."""
 
     kind: Literal["ConfigMap"] = "ConfigMap"
     """Always ConfigMap."""

@@ -1,12 +1,19 @@
-"""ServingStack: the serving software of one cluster, written by the control plane and shown to users."""
+"""ServingStack: the serving software of a cluster, written by the control plane."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from api_types.labels import INFRASTRUCTURE_GROUP
 from api_types.pins import charts
-from api_types.resources.parts.base_types import VERSION, Manifest, MapKeys, Name63, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    VERSION,
+    Manifest,
+    MapKeys,
+    Name63,
+    ResourceModel,
+    Whole,
+)
 from api_types.resources.status import GatewayAddress, ResourceStatus
 
 Pin = Annotated[str, Field(min_length=1, max_length=32)]
@@ -16,8 +23,13 @@ Upto253 = Annotated[str, Field(max_length=253)]
 class StackSecret(ResourceModel):
     """One credential for the cluster: a Kubeconfig, or an identity to use with it."""
 
-    type: Literal["Kubeconfig", "GoogleApplicationCredentials", "AWSWebIdentityCredentials", "NebiusServiceAccountCredentials"]
-    """What the Secret contains."""
+    type: Literal[
+        "Kubeconfig",
+        "GoogleApplicationCredentials",
+        "AWSWebIdentityCredentials",
+        "NebiusServiceAccountCredentials",
+    ]
+    """The content of the Secret."""
     name: Upto253
     """Name of the Secret."""
     key: Upto253
@@ -35,6 +47,10 @@ class StackVersions(ResourceModel):
     """cert-manager chart."""
     envoy_gateway: Pin = charts.ENVOY_GATEWAY.version
     """Envoy Gateway chart; v1.8 or newer for InferencePool backends."""
+    ai_gateway: Pin = charts.AI_GATEWAY.version
+    """Envoy AI Gateway charts."""
+    inference_extension: Pin = charts.INFERENCE_EXTENSION_VERSION
+    """Definitions of the Gateway API Inference Extension, part of the release."""
     prometheus: Pin = charts.PROMETHEUS.version
     """kube-prometheus-stack chart."""
     leader_worker_set: Pin = charts.LEADER_WORKER_SET.version
@@ -43,6 +59,30 @@ class StackVersions(ResourceModel):
     """Node Feature Discovery chart."""
     nvidia_dra_driver: Pin = charts.NVIDIA_DRA_DRIVER.version
     """NVIDIA DRA driver chart."""
+
+
+class StackToleration(ResourceModel):
+    """A node taint that the pods of the stack tolerate."""
+
+    key: Upto253 | None = None
+    """Key of the taint; absent matches every taint, and needs Exists."""
+    operator: Literal["Exists", "Equal"] = "Equal"
+    """Exists ignores the value."""
+    value: Upto253 | None = None
+    """Value of the taint, for Equal."""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    """Absent matches every effect."""
+
+
+class StackPods(ResourceModel):
+    """Placement of the pods of all components and of the gateway's proxies."""
+
+    tolerations: Annotated[tuple[StackToleration, ...], Field(max_length=16)] = ()
+    """Taints that the pods tolerate, in addition to those of GPU nodes."""
+    priority_class_name: Upto253 = ""
+    """Priority class of the pods; empty keeps the defaults of the charts."""
+    affinity: dict[str, Any] | None = None
+    """Affinity of the pods that may run on any node, as in a pod."""
 
 
 class Listener(ResourceModel):
@@ -62,20 +102,31 @@ class StackGateway(ResourceModel):
     class_name: Name63 = "envoy"
     """GatewayClass."""
     longest_generation_seconds: Annotated[Whole, Field(ge=60, le=86400)] = 3600
-    """How long a stream goes on after a change of routes, or while its proxy ends."""
-    listeners: Annotated[tuple[Listener, ...], Field(max_length=8), MapKeys(("name",), "listener")] | None = None
+    """How long a stream continues after a route change or while its proxy terminates."""
+    listeners: (
+        Annotated[
+            tuple[Listener, ...], Field(max_length=8), MapKeys(("name",), "listener")
+        ]
+        | None
+    ) = None
     """Absent means one HTTP listener `http` on port 80."""
 
 
 class ServingStackSpec(ResourceModel):
-    """What to install, and the credentials for the cluster."""
+    """The components to install, and the credentials for the cluster."""
 
     secrets: Annotated[tuple[StackSecret, ...], Field(min_length=1, max_length=8)]
     """Credentials for the cluster; one of them a Kubeconfig."""
     nvidia_driver_root: Annotated[str, Field(max_length=512)] = "/"
     """Host path of the NVIDIA driver."""
+    compute_domains: bool = False
+    """Whether the NVIDIA DRA driver serves ComputeDomains."""
     versions: StackVersions | None = None
     """Pins; absent means all defaults."""
+    values: dict[str, dict[str, Any]] | None = None
+    """Chart values by component that replace those of Modelplane."""
+    pods: StackPods | None = None
+    """Placement of the pods; absent means the defaults of the charts."""
     gateway: StackGateway | None = None
     """The inference gateway; absent means all defaults."""
 
@@ -90,41 +141,41 @@ class StackComponentStatus(ResourceModel):
     namespace: str = ""
     """Namespace of the release."""
     version: str = ""
-    """Chart version of the plan that is carried out."""
+    """Chart version in the current plan."""
     revision: int = 0
-    """Helm's revision as last written; 0 while it is not installed."""
+    """Last revision that Helm wrote; 0 if the release is not installed."""
     stage: str = ""
     """The stage that installs it, such as `S2b`."""
     lag: str = ""
-    """What keeps it from being as planned; empty if nothing does."""
+    """Deviation from the plan; empty if there is none."""
 
 
 class StackStageStatus(ResourceModel):
-    """A stage of the installation that is not complete."""
+    """An incomplete stage of the installation."""
 
     stage: str
     """Its number, such as `S2b`."""
     title: str = ""
-    """What it is about."""
+    """Title of the stage."""
     since: str = ""
-    """Since when it has open steps: RFC 3339, UTC."""
+    """Start of its first open step: RFC 3339, UTC."""
     late: bool = False
     """Whether it takes longer than usual."""
     message: str = ""
-    """What it does and waits for."""
+    """Current work and reason for waiting."""
 
 
 class ServingStackStatus(ResourceStatus):
-    """How far the stack is, and where its gateway is."""
+    """The state of the stack, and its gateway."""
 
     source: str = ""
     """The source of its InferenceCluster."""
     gateway: GatewayAddress | None = None
     """External address."""
     components: tuple[StackComponentStatus, ...] = ()
-    """Its releases, in the order in which they are installed."""
+    """Its releases, in the order of installation."""
     stages: tuple[StackStageStatus, ...] = ()
-    """The stages that are not complete."""
+    """The incomplete stages."""
 
 
 class ServingStack(Manifest):
@@ -135,6 +186,6 @@ class ServingStack(Manifest):
     kind: Literal["ServingStack"] = "ServingStack"
     """Always ServingStack."""
     spec: ServingStackSpec
-    """What to install."""
+    """The desired state."""
     status: ServingStackStatus | None = None
-    """What the control plane reports."""
+    """The state that the control plane reports."""

@@ -1,7 +1,7 @@
-"""What the statuses of all kinds have in common: conditions, events, what a forced teardown did not remove.
+"""The common parts of all statuses: conditions, events and left-behind objects.
 
-The status of one kind is in its module. Status models are tolerant: a status written by a newer or an older release must still be
-readable. A condition type appears once per object.
+The status of one kind is in its module. Status models are tolerant: a status of a newer
+or an older release must still be readable. A condition type appears once per object.
 """
 
 from typing import Literal
@@ -15,15 +15,15 @@ class Condition(ResourceModel):
     type: str
     """Type of the condition."""
     status: Literal["True", "False", "Unknown"]
-    """Whether it is true."""
+    """Whether the condition is true."""
     reason: str
-    """Why, as one word for programs."""
+    """Reason, as one word for programs."""
     message: str = ""
-    """Why, as a sentence for people."""
+    """Reason, as a sentence for people."""
     last_transition_time: str
-    """When `status` last changed: RFC 3339, UTC."""
+    """Last change of `status`: RFC 3339, UTC."""
     observed_generation: int | None = None
-    """The generation of the spec that it is about."""
+    """The generation of the spec that the condition is about."""
 
 
 class EventRecord(ResourceModel):
@@ -32,11 +32,11 @@ class EventRecord(ResourceModel):
     type: Literal["Normal", "Warning"] = "Normal"
     """Warning if a person may have to act."""
     reason: str
-    """What happened, as one word for programs."""
+    """Event, as one word for programs."""
     message: str = ""
-    """What happened, as a sentence for people."""
+    """Event, as a sentence for people."""
     count: int = 1
-    """How often it happened."""
+    """Number of occurrences."""
     first: str = ""
     """The first time: RFC 3339, UTC."""
     last: str = ""
@@ -49,9 +49,9 @@ class LastScale(ResourceModel):
     replicas: int
     """The count."""
     by: str = ""
-    """Who requested it."""
+    """The user."""
     at: str = ""
-    """When: RFC 3339, UTC."""
+    """Time of the request: RFC 3339, UTC."""
     request_id: str = ""
     """Id of the request."""
 
@@ -60,24 +60,24 @@ class LeftBehind(ResourceModel):
     """An object outside the control plane that a forced teardown did not remove."""
 
     kind: str
-    """What it is."""
+    """Its kind."""
     name: str
     """Its name or cloud id."""
     namespace: str = ""
     """Its namespace, if it has one."""
     location: str = ""
-    """The cluster, region or account that holds it."""
+    """The cluster, region or account that contains it."""
     reason: str = ""
-    """Why it was not removed."""
+    """Reason why it was not removed."""
 
 
 class ResourceStatus(ResourceModel):
-    """What every kind reports."""
+    """The common part of all statuses."""
 
     observed_generation: int = 0
     """The generation of the spec that this status is about."""
     phase: str | None = None
-    """How far the object is, in one word."""
+    """Phase of the object, as one word."""
     conditions: tuple[Condition, ...] = ()
     """One per type."""
     events: tuple[EventRecord, ...] = ()
@@ -86,27 +86,30 @@ class ResourceStatus(ResourceModel):
     """Objects that a forced teardown did not remove."""
 
     def condition(self, condition_type: str) -> Condition | None:
-        """Give the condition of that type, or None if there is none yet."""
-        return next((condition for condition in self.conditions if condition.type == condition_type), None)
+        """Return the condition of a type, or None."""
+        for condition in self.conditions:
+            if condition.type == condition_type:
+                return condition
+        return None
 
 
 class GatewayAddress(ResourceModel):
-    """Where a gateway can be reached."""
+    """The address of a gateway."""
 
     address: str = ""
     """IP address or host name."""
 
 
 class RoutingStatus(ResourceModel):
-    """How requests reach a replica or an endpoint."""
+    """Routing of requests to a replica or an endpoint."""
 
     surface: str = ""
     """`pool` or `service`."""
     connector: str = ""
-    """How the KV cache is transferred from prefill to decode."""
+    """Method of the KV cache transfer from prefill to decode."""
     engine_port: int | None = None
-    """The port on which the decode engine listens."""
+    """The port of the decode engine."""
     url: str = ""
-    """Where it is published."""
+    """Published URL."""
     backend_name: str = ""
-    """The backend object that routes refer to; set once it can be used."""
+    """The backend object that routes refer to; set when it is ready for use."""

@@ -1,1 +1,1 @@
-"""Groups of settings that are read by themselves, and what all groups are."""
+"""Groups of settings with many fields, and the base class of all groups."""

@@ -1,15 +1,17 @@
-"""What every group of settings is."""
+"""The base class of the groups of settings."""
 
 from pydantic import BaseModel, ConfigDict
 
 
 def camel(name: str) -> str:
-    """Write the name of a field as its key in a file: `max_age` is `maxAge`."""
+    """Return the key of a field in a settings file: `max_age` becomes `maxAge`."""
     head, *tail = name.split("_")
     return head + "".join(part.capitalize() for part in tail)
 
 
-class Section(BaseModel):
-    """A group of settings; unknown keys are refused."""
+class SettingsSection(BaseModel):
+    """A group of settings. It rejects unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, alias_generator=camel, validate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, alias_generator=camel, validate_by_name=True
+    )

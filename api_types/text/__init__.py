@@ -1,4 +1,4 @@
-"""Text from outside: read as trees within bounds, quantities as numbers, URLs as parts, and shown so that no terminal obeys it.
+"""Text from outside: YAML and JSON, quantities, URLs, and escaping for terminals.
 
-Not here: what the trees mean (`validation`, `settings`).
+All reading is bounded. Not here: the meaning of the trees (`validation`, `settings`).
 """

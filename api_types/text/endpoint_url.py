@@ -1,6 +1,7 @@
-"""Parse the URL of a ModelEndpoint: host and port, and everything that makes it unusable.
+"""Parse the URL of a ModelEndpoint into host, port and problems.
 
-Admission rejects a URL that can never be reached or that contains a secret; every other problem is a warning.
+Admission rejects a URL that can never be reached or that contains a secret; every other
+problem is a warning.
 """
 
 import ipaddress
@@ -15,30 +16,28 @@ REWRITE_PATH_MAX = 1024
 
 @dataclass(frozen=True)
 class EndpointUrl:
-    """Where an endpoint is, and what is wrong with it."""
+    """The location of an endpoint, and the problems of its URL."""
 
     scheme: str = ""
     host: str = ""
     """Lower-case name or address, IPv6 without brackets; empty if there is none."""
     port: int = 0
     errors: tuple[str, ...] = ()
-    """Why admission rejects it."""
+    """Problems for which admission rejects the URL."""
     warnings: tuple[str, ...] = ()
-    """Why no route can use it, although it may be stored."""
+    """Problems that keep the URL out of routes, although it may be stored."""
 
     @property
     def is_name(self) -> bool:
-        """Whether the host is a name and not an address."""
         return bool(self.host) and _address(self.host) is None
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """Everything that makes it unusable."""
         return self.errors + self.warnings
 
 
 def read_url(url: str) -> EndpointUrl:
-    """Parse a URL; never raises."""
+    """Parse a URL. It never raises; problems are part of the result."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -48,20 +47,21 @@ def read_url(url: str) -> EndpointUrl:
     if not host:
         errors.append("has no host; write it as https://host[:port]/path")
     if "@" in parts.netloc:
-        errors.append("credentials do not belong in a URL; it is stored and shown in plain text")
+        errors.append(
+            "credentials do not belong in a URL; it is stored and shown in plain text"
+        )
     port, port_problem = _port(parts.netloc, parts.scheme)
     if port_problem:
         errors.append(port_problem)
     address = _address(host)
-    warnings = [
-        *([] if parts.scheme in ("http", "https") else [f'scheme must be http or https, got "{parts.scheme}"']),
-        *_host_warnings(host, address),
-    ]
+    warnings = _host_warnings(host, address)
+    if parts.scheme not in ("http", "https"):
+        warnings.insert(0, f'scheme must be http or https, got "{parts.scheme}"')
     return EndpointUrl(parts.scheme, host, port, tuple(errors), tuple(warnings))
 
 
 def masked(url: str) -> str:
-    """Give a URL without what is before `@`: it may be a password."""
+    """Return a URL with the part before `@` masked, because it may hold a password."""
     scheme, separator, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     if not separator or "@" not in authority:
@@ -71,7 +71,8 @@ def masked(url: str) -> str:
 
 def _port(netloc: str, scheme: str) -> tuple[int, str]:
     default = PORTS.get(scheme, DEFAULT_PORT)
-    # What follows the last colon after the bracket of an IPv6 address; an empty port is the default one.
+    # The text after the last colon, behind the bracket of an IPv6 address. An empty
+    # port is the default port.
     text = netloc.rpartition("@")[2].rpartition("]")[2].partition(":")[2]
     if not text:
         return default, ""
@@ -90,7 +91,9 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-def _host_warnings(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None) -> list[str]:
+def _host_warnings(
+    host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Address | None
+) -> list[str]:
     if address is not None and (address.is_loopback or address.is_link_local):
         return [f"{host} is a loopback or link-local address, which no route may use"]
     if address is None and host and "." not in host.rstrip("."):
@@ -99,12 +102,14 @@ def _host_warnings(host: str, address: ipaddress.IPv4Address | ipaddress.IPv6Add
 
 
 def rewrite_path_problems(path: str) -> tuple[str, ...]:
-    """Say why no route can have a rewrite path; empty if one can."""
+    """Return the reasons why a route cannot have this rewrite path."""
     problems = []
     if not path.startswith("/"):
         problems.append('must start with "/"')
     if len(path) > REWRITE_PATH_MAX:
-        problems.append(f"must be at most {REWRITE_PATH_MAX} characters, got {len(path)}")
+        problems.append(
+            f"must be at most {REWRITE_PATH_MAX} characters, got {len(path)}"
+        )
     if "//" in path or "/../" in path or path.endswith("/.."):
         problems.append('must not contain "//" or "/../"')
     return tuple(problems)

@@ -1,4 +1,7 @@
-"""Durations of the Gateway API (GEP-2257): up to four whole numbers, each with a unit, such as `300s` or `1m30s`."""
+"""Durations of the Gateway API (GEP-2257).
+
+They are up to four whole numbers, each with a unit, such as `300s` or `1m30s`.
+"""
 
 import re
 
@@ -8,5 +11,7 @@ _MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 
 
 def milliseconds(duration: str) -> int:
-    """Give the length of a duration that matches `PATTERN`, in milliseconds."""
-    return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(duration))
+    """Return the length in milliseconds of a duration that matches `PATTERN`."""
+    return sum(
+        int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(duration)
+    )

@@ -1,12 +1,14 @@
-"""Read YAML and JSON as users write it.
+"""Read YAML and JSON from users.
 
-YAML 1.2 with the core schema: `yes`, `on` and dates are strings, only `true` and `false` are booleans. The tree is built here from the
-parser's events, because its own constructors have more types than manifests, and lose how a number was written: an error about `1.30`
-must not show 1.3.
+The YAML dialect is YAML 1.2 with the core schema: `yes`, `on` and dates are strings,
+only `true` and `false` are booleans. This module builds the tree from the parser's
+events. The parser's own constructors support more types than manifests, and lose the
+spelling of a number: an error about `1.30` must not show 1.3.
 
-A client may send any text. What would be large or slow to build is refused while it is built: aliases and merge keys that expand, depth,
-long numbers, keys that collide. So is text that is not Unicode: half of a surrogate pair can be escaped in a document, and neither stored
-nor printed.
+A client may send any text. Input that would be large or slow to build is rejected
+during the build: expanding aliases and merge keys, depth, long numbers, colliding keys.
+Text that is not Unicode is rejected too: a document can escape half of a surrogate
+pair, which can be neither stored nor printed.
 """
 
 import json
@@ -32,7 +34,10 @@ from ruamel.yaml.reader import ReaderError
 
 DEPTH_MAX = 64
 VALUES_MAX = 50_000
-"""Of one document. A manifest of the largest size has a tenth of it."""
+"""The maximum number of values in a document.
+
+The largest manifest has a tenth of it.
+"""
 
 _TAG = "tag:yaml.org,2002:"
 _NULL = re.compile(r"null|Null|NULL|~|")
@@ -40,56 +45,81 @@ _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?[0-9]+")
 _OCTAL = re.compile(r"0o[0-7]+")
 _HEX = re.compile(r"0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_FLOAT = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
 # Python spells infinity and not-a-number without the dot.
 _DOTTED = re.compile(r"\.(inf|nan)", re.IGNORECASE)
 _DIGITS_MAX = 64
 _TAGS_OF_YAML = frozenset(
-    {"binary", "omap", "pairs", "set", "timestamp", "seq", "map", "str", "null", "bool", "int", "float", "merge", "value"}
+    {
+        "binary",
+        "omap",
+        "pairs",
+        "set",
+        "timestamp",
+        "seq",
+        "map",
+        "str",
+        "null",
+        "bool",
+        "int",
+        "float",
+        "merge",
+        "value",
+    }
 )
 _MERGE = "<<"
 _QUOTED = re.compile(r"'(?!<)[^']{4,}'")
 _SPACE = re.compile(r"\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
-# Exports of whole fleets have a tenth of it.
+# Exports of whole fleets are about a tenth of this size.
 _TEXT_MAX = 64 * 1024 * 1024
-# Larger ones can be chosen so that they collide in a dict, which makes it quadratic.
+# Larger integers can be chosen to collide in a dict, which makes it quadratic.
 _KEY_INT_MAX = 2**53
 
 
 class WrittenFloat(float):
-    """A number with a fraction that keeps its text."""
+    """A number with a fraction that keeps its spelling."""
 
     written: str
 
     def __new__(cls, text: str) -> Self:
-        """Read YAML's and JSON's spellings."""
+        """Parse YAML's and JSON's spellings."""
         number = super().__new__(cls, _DOTTED.sub(r"\1", text))
         number.written = text
         return number
 
 
 class Unreadable(ValueError):
-    """A text that cannot be read. `reason` holds no part of it: what is misplaced in it may be a secret."""
+    """A text that cannot be read.
+
+    `reason` contains no part of the text, because a misplaced part may be a secret.
+    """
 
     def __init__(self, reason: str, line: int, *, quoted: str = "") -> None:
         super().__init__(f"{reason}{f': {quoted}' if quoted else ''}")
         self.reason = reason
         self.line = line
         self.number = 1
-        """Which document of the text it is."""
+        """The position of the document in the text, counted from 1."""
 
 
 def is_unicode(text: str) -> bool:
-    """Whether UTF-8 can carry a text: half of a surrogate pair is no character."""
+    """Return whether UTF-8 can encode a text, which fails for half of a surrogate pair."""
     return text.isascii() or not _SURROGATE.search(text)
 
 
 def read_one(text: str, values_max: int = VALUES_MAX) -> Any:
-    """Read a text that holds one document, such as a kubeconfig or a policy; None if it is empty. Raises Unreadable.
+    """Read a text that holds one document, such as a kubeconfig or a policy.
 
-    Also with every alias followed it has at most `values_max` values.
+    An empty text returns None. The document has at most `values_max` values, with the
+    values of an alias counted at each use.
+
+    Raises:
+        Unreadable: the text is invalid, or has several documents or too many values.
+
     """
     trees = read_trees(text, values_max)
     if len(trees) > 1:
@@ -102,7 +132,7 @@ def read_one(text: str, values_max: int = VALUES_MAX) -> Any:
 
 
 class _Followed:
-    """Counts the values of a tree, those of an alias at each of its uses."""
+    """Counts the values of a tree, with the values of an alias counted at each use."""
 
     def __init__(self, values_max: int, line: int) -> None:
         self.values_max = values_max
@@ -121,7 +151,14 @@ class _Followed:
 
 
 def read_trees(text: str, values_max: int = _TEXT_MAX) -> list[tuple[Any, int]]:
-    """Read every document of a text, each with its line. Their aliases are references, which may stand for much. Raises Unreadable."""
+    """Read every document of a text, each with its line number.
+
+    Aliases become references, so a tree may expand to many more values.
+
+    Raises:
+        Unreadable: the text is invalid or too large.
+
+    """
     if len(text) > _TEXT_MAX:
         raise Unreadable(f"is larger than {_TEXT_MAX // 1024**2} MiB", 1)
     start = _after_space(text, 0)
@@ -133,14 +170,19 @@ def read_trees(text: str, values_max: int = _TEXT_MAX) -> list[tuple[Any, int]]:
     return _yaml_trees(text, values_max)
 
 
-# --- JSON -------------------------------------------------------------------------------------------------------------------------------
+# JSON
 
 
 def _json_trees(text: str) -> list[tuple[Any, int]]:
     if _ESCAPED_SURROGATE.search(text):
-        # Which of them are pairs, the reader of YAML finds out.
+        # The YAML reader determines which surrogates form pairs.
         raise ValueError("surrogates")
-    decoder = json.JSONDecoder(parse_float=_json_float, parse_int=_json_int, parse_constant=_json_constant, object_pairs_hook=_object)
+    decoder = json.JSONDecoder(
+        parse_float=_json_float,
+        parse_int=_json_int,
+        parse_constant=_json_constant,
+        object_pairs_hook=_object,
+    )
     trees: list[tuple[Any, int]] = []
     at, line, counted = _after_space(text, 0), 1, 0
     while at < len(text):
@@ -160,7 +202,8 @@ def _after_space(text: str, at: int) -> int:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        # The YAML reader, which gets the text next, reads JSON too and names the line.
+        # The YAML reader, which reads the text next, accepts JSON too and reports the
+        # line.
         raise ValueError("duplicate key")
     return found
 
@@ -174,10 +217,10 @@ def _json_float(text: str) -> Any:
 
 
 def _json_constant(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
-# --- YAML -------------------------------------------------------------------------------------------------------------------------------
+# YAML
 
 
 def _yaml_trees(text: str, values_max: int) -> list[tuple[Any, int]]:
@@ -198,13 +241,21 @@ def _yaml_trees(text: str, values_max: int) -> list[tuple[Any, int]]:
 def _not_yaml(error: Exception, text: str) -> Unreadable:
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
-        # Its words quote the text, such as a password that looks like a tag; names of tokens begin with "<".
-        said = _QUOTED.sub("'…'", ", ".join(str(part) for part in (error.context, error.problem) if part))
+        # The parser's message quotes the text, for instance a password that looks like
+        # a tag. Names of tokens begin with "<".
+        said = _QUOTED.sub(
+            "'…'",
+            ", ".join(str(part) for part in (error.context, error.problem) if part),
+        )
         return Unreadable("not YAML", mark.line + 1 if mark else 1, quoted=said)
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
-        return Unreadable(f"not YAML: unacceptable character #x{error.character:02x}: {error.reason}", line)
-    # The parser itself fails in other ways for directives and escapes that no document needs.
+        return Unreadable(
+            f"not YAML: unacceptable character #x{error.character:02x}: {error.reason}",
+            line,
+        )
+    # The parser itself fails in other ways for directives and escapes that no document
+    # needs.
     return Unreadable("not YAML", 1)
 
 
@@ -230,16 +281,21 @@ class _Builder:
     def value(self, event: Event) -> Any:
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise Unreadable(f"is nested more than {DEPTH_MAX} levels deep", event.start_mark.line + 1)
+            raise Unreadable(
+                f"is nested more than {DEPTH_MAX} levels deep",
+                event.start_mark.line + 1,
+            )
         self.values += 1
         if self.values > self.values_max:
-            raise Unreadable(f"has more than {self.values_max} values", event.start_mark.line + 1)
+            raise Unreadable(
+                f"has more than {self.values_max} values", event.start_mark.line + 1
+            )
         built = self._built(event)
         self.depth -= 1
         return built
 
     def _count_merged(self, keys: int, line: int) -> None:
-        """Bound what merge keys make: unlike an alias, which is a reference, they copy."""
+        """Limit the keys from merge keys, which copy, unlike an alias."""
         self.merged += keys
         if self.merged > VALUES_MAX:
             raise Unreadable(f"merges more than {VALUES_MAX} keys", line)
@@ -248,7 +304,10 @@ class _Builder:
         if isinstance(event, AliasEvent):
             if event.anchor not in self.anchors:
                 # A password that begins with an asterisk looks like an alias too.
-                raise Unreadable("an alias of no anchor; a text that begins with * must be quoted", event.start_mark.line + 1)
+                raise Unreadable(
+                    "an alias without an anchor; quote a text that begins with *",
+                    event.start_mark.line + 1,
+                )
             return self.anchors[event.anchor]
         built: Any
         if isinstance(event, ScalarEvent):
@@ -282,7 +341,11 @@ class _Builder:
         merged: list[tuple[Mapping[Any, Any], int]] = []
         for event in self._until(MappingEndEvent):
             line = event.start_mark.line + 1
-            is_merge = isinstance(event, ScalarEvent) and event.value == _MERGE and event.style is None
+            is_merge = (
+                isinstance(event, ScalarEvent)
+                and event.value == _MERGE
+                and event.style is None
+            )
             key = self.value(event)
             value = self.value(next(self.events))
             if is_merge:
@@ -290,7 +353,9 @@ class _Builder:
                 self._count_merged(len(sources), line)
                 merged.extend((source, line) for source in sources)
                 continue
-            if isinstance(key, dict | list | float) or (isinstance(key, int) and abs(key) > _KEY_INT_MAX):
+            if isinstance(key, dict | list | float) or (
+                isinstance(key, int) and abs(key) > _KEY_INT_MAX
+            ):
                 raise Unreadable("a key must be a string", line)
             if key in mapping:
                 raise Unreadable("a key is given twice", line, quoted=str(key))
@@ -327,20 +392,28 @@ def _scalar(event: ScalarEvent) -> Any:
 
 
 def _meaningless(tag: str, event: Event) -> Unreadable:
-    # A password that begins with an exclamation mark looks like a tag too; only those of YAML itself are shown.
+    # A password that begins with an exclamation mark looks like a tag too, so the
+    # message shows only YAML's own tags.
     known = tag.startswith(_TAG) and tag.removeprefix(_TAG) in _TAGS_OF_YAML
-    reason = f"tag {tag} means nothing here" if known else "a tag that means nothing here; a text that begins with ! must be quoted"
+    reason = (
+        f"tag {tag} is not supported"
+        if known
+        else "a tag that is not supported; quote a text that begins with !"
+    )
     return Unreadable(reason, event.start_mark.line + 1)
 
 
 def _unicode(event: ScalarEvent) -> str:
-    """Give the text of a scalar, in which two escapes of JSON may be one character."""
+    """Return the text of a scalar, with each escaped surrogate pair joined."""
     text: str = event.value
     if _SURROGATE.search(text):
         try:
             return text.encode("utf-16", "surrogatepass").decode("utf-16")
         except UnicodeDecodeError:
-            raise Unreadable("half of a surrogate pair, which is no character", event.start_mark.line + 1) from None
+            raise Unreadable(
+                "half of a surrogate pair, which is not a character",
+                event.start_mark.line + 1,
+            ) from None
     return text
 
 
@@ -350,7 +423,7 @@ def _plain(text: str) -> Any:
         return None
     if _BOOL.fullmatch(text):
         return text.lower() == "true"
-    # Longer numbers are out of every range, and slow to convert.
+    # Longer numbers exceed every range, and are slow to convert.
     if len(text) <= _DIGITS_MAX:
         if _INT.fullmatch(text):
             return int(text)

@@ -1,5 +1,7 @@
-"""Admission: checks of what a user sends, before any workflow gets it.
+"""Admission: checks of users' input before any workflow receives it.
 
-`manifests` has the public functions: documents in, admitted objects or all errors at once out. Here: admission, updates, defaults, wording
-of errors, JSON Schema. Not here: the fields themselves (`resources`). Nothing in `resources` or `messages` may import this package.
+`manifests` has the public functions: they take documents, and return admitted objects
+or raise all errors at once. The package covers admission, updates, defaults, wording of
+errors, and the JSON Schema. Not here: the fields themselves (`resources`). Modules in
+`resources` and `messages` may not import this package.
 """

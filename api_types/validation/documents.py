@@ -1,4 +1,4 @@
-"""The documents of a text: what a user wrote, one object each, and where it stands."""
+"""The documents in a text: one object each, with its position."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -7,13 +7,23 @@ from api_types.text.reader import Unreadable, read_trees
 from api_types.validation.problems import InvalidManifest, Problem
 
 DOCUMENTS_MAX = 50_000
-"""Of one text. Each is checked on its own, so more would take minutes; exports of whole fleets have fewer."""
+"""The maximum per text.
+
+Each document is checked separately, so more would take minutes. Exports of whole fleets
+have fewer.
+"""
 
 
 class Document(dict[str, Any]):
-    """One document of a file, and its position there."""
+    """One document of a file, with its position."""
 
-    def __init__(self, content: Mapping[str, Any], source: str = "", number: int = 1, line: int = 1) -> None:
+    def __init__(
+        self,
+        content: Mapping[str, Any],
+        source: str = "",
+        number: int = 1,
+        line: int = 1,
+    ) -> None:
         super().__init__(content)
         self.source = source
         self.number = number
@@ -21,14 +31,20 @@ class Document(dict[str, Any]):
 
     @property
     def place(self) -> str:
-        """Where a user finds it: file, document number and line."""
+        """The position for users: file, document number and line."""
         return f"{self.source} document {self.number} (line {self.line})"
 
 
 def parse(text: str, source: str) -> list[Document]:
-    """Read every document of a text; a v1 List counts as its items, an empty document as none.
+    """Read every document of a text.
 
-    `source` names the text in errors. Raises InvalidManifest naming source, document number and line, or of a text with too many documents.
+    A v1 List counts as its items; an empty document is skipped. `source` is the name of
+    the text in errors.
+
+    Raises:
+        InvalidManifest: it has source, document number and line of the problem, or the
+            text has too many documents.
+
     """
     try:
         trees = read_trees(text)
@@ -44,17 +60,20 @@ def _documents(trees: Iterable[tuple[Any, int]], source: str) -> list[Document]:
     for number, (tree, line) in enumerate(trees, start=1):
         if tree is None:
             continue
+        place = f"{source} document {number} (line {line})"
         if not isinstance(tree, Mapping):
-            problems.append(Problem(f"{source} document {number} (line {line})", "", "must be an object with apiVersion and kind"))
+            text = "must be an object with apiVersion and kind"
+            problems.append(Problem(place, "", text))
             continue
         items = _items(tree)
         if len(documents) + len(items) > DOCUMENTS_MAX:
-            raise InvalidManifest([Problem(source, "", f"has more than {DOCUMENTS_MAX} documents; put them in several files")])
+            text = f"has more than {DOCUMENTS_MAX} documents; put them in several files"
+            raise InvalidManifest.of(source, "", text)
         for item in items:
             if isinstance(item, Mapping):
                 documents.append(Document(item, source, number, line))
             else:
-                problems.append(Problem(f"{source} document {number} (line {line})", "items", "each item must be an object"))
+                problems.append(Problem(place, "items", "each item must be an object"))
     if problems:
         raise InvalidManifest(problems)
     return documents
@@ -62,5 +81,9 @@ def _documents(trees: Iterable[tuple[Any, int]], source: str) -> list[Document]:
 
 def _items(tree: Mapping[str, Any]) -> list[Any]:
     items = tree.get("items")
-    is_list = tree.get("apiVersion") == "v1" and tree.get("kind") == "List" and isinstance(items, list)
+    is_list = (
+        tree.get("apiVersion") == "v1"
+        and tree.get("kind") == "List"
+        and isinstance(items, list)
+    )
     return items if is_list and isinstance(items, list) else [tree]

@@ -1,7 +1,8 @@
 """The fields of a model, read once from its annotations, and the walk over a manifest.
 
-Error paths, wordings, rules and the duplicate check all need the same facts about a field: its JSON name, whether it has one object, a
-list or a map of them, its bounds and its `Advice`.
+Error paths, error texts, rules and the duplicate check all need the same properties of
+a field: its JSON name, whether it holds one object, a list or a map of objects, its
+bounds and its `Advice`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,12 +36,12 @@ class Field:
     map_keys: MapKeys | None = None
     advice: Advice = _NO_ADVICE
     choices: tuple[str, ...] = ()
-    """The values that the field, or each of its items, may have; empty for any."""
+    """The permitted values of the field, or of each of its items; empty for any."""
 
 
 @cache
 def fields_of(model: type[ResourceModel]) -> Mapping[str, Field]:
-    """Give the fields of a model by wire name."""
+    """Return the fields of a model by wire name."""
     found = (_field(name, info) for name, info in model.model_fields.items())
     return MappingProxyType({field.wire: field for field in found})
 
@@ -53,12 +54,13 @@ def _field(name: str, info: FieldInfo) -> Field:
         holds, item = "list", _unwrap(get_args(annotation)[0], [])[0]
     elif get_origin(annotation) is dict:
         holds, item = "map", _unwrap(get_args(annotation)[1], [])[0]
+    is_model = isinstance(item, type) and issubclass(item, ResourceModel)
     return Field(
         attribute=name,
         wire=info.alias or name,
         required=info.is_required(),
         holds=holds,
-        model=item if isinstance(item, type) and issubclass(item, ResourceModel) else None,
+        model=item if is_model else None,
         low=_bound(notes, Ge, "ge", MinLen, "min_length"),
         high=_bound(notes, Le, "le", MaxLen, "max_length"),
         map_keys=next((note for note in notes if isinstance(note, MapKeys)), None),
@@ -67,7 +69,9 @@ def _field(name: str, info: FieldInfo) -> Field:
     )
 
 
-def _bound(notes: list[Any], of_number: type, number: str, of_length: type, length: str) -> int | None:
+def _bound(
+    notes: list[Any], of_number: type, number: str, of_length: type, length: str
+) -> int | None:
     for note in notes:
         if isinstance(note, of_number):
             return int(getattr(note, number))
@@ -77,11 +81,13 @@ def _bound(notes: list[Any], of_number: type, number: str, of_length: type, leng
 
 
 def _unwrap(annotation: Any, notes: list[Any]) -> tuple[Any, list[Any]]:
-    """Unwrap `Annotated` and `| None`, collecting the annotations."""
+    """Unwrap `Annotated` and `| None`, and collect the annotations."""
     if get_origin(annotation) is Annotated:
         inner, *more = get_args(annotation)
-        flat = [note for one in more for note in (one.metadata if isinstance(one, FieldInfo) else (one,))]
-        return _unwrap(inner, notes + flat)
+        for note in more:
+            found = note.metadata if isinstance(note, FieldInfo) else [note]
+            notes = [*notes, *found]
+        return _unwrap(inner, notes)
     if get_origin(annotation) in (Union, UnionType):
         rest = [one for one in get_args(annotation) if one is not NoneType]
         if len(rest) == 1:
@@ -94,9 +100,9 @@ class ModelLocation:
     """The models and the field at a location."""
 
     owner: type[ResourceModel] | None
-    """The model that has the last field of the location."""
+    """The model with the last field of the location."""
     field: Field | None
-    """That field; None when the owner has no such field."""
+    """The last field; None if the model has no such field."""
     model: type[ResourceModel] | None
     """The model of the value at the location itself."""
 
@@ -148,26 +154,38 @@ def _child(value: Any, part: str | int) -> Any:
 
 def _item(part: str | int, item: Any, field: Field | None) -> str:
     if isinstance(part, str):
-        return f".{part}" if part.replace("_", "").replace("-", "").isalnum() else f'["{part}"]'
+        return (
+            f".{part}"
+            if part.replace("_", "").replace("-", "").isalnum()
+            else f'["{part}"]'
+        )
     if field and field.map_keys and field.model and isinstance(item, Mapping):
         shape = fields_of(field.model)
         pairs = [(key, item.get(key)) for key in field.map_keys.keys]
-        # A value that its field does not allow identifies nothing.
-        if all(isinstance(value, str) and value and value in (shape[key].choices or (value,)) for key, value in pairs):
+        # A value that its field does not permit does not identify an item.
+        if all(_identifies(value, shape[key]) for key, value in pairs):
             return f"[{','.join(f'{key}={value}' for key, value in pairs)}]"
     return f"[{part}]"
 
 
+def _identifies(value: Any, key: Field) -> bool:
+    if not isinstance(value, str) or not value:
+        return False
+    return not key.choices or value in key.choices
+
+
 def walk(value: ResourceModel, at: Loc = ()) -> Iterator[tuple[ResourceModel, Loc]]:
-    """Give every object of a manifest with its location, parents first."""
+    """Yield every object of a manifest with its location, parents first."""
     yield value, at
     for wire, field in fields_of(type(value)).items():
         if field.model is None:
             continue
-        held = value.__dict__.get(field.attribute)  # a draft may lack it
+        # a draft may not have this attribute
+        held = value.__dict__.get(field.attribute)
         if isinstance(held, ResourceModel):
             yield from walk(held, (*at, wire))
         elif isinstance(held, tuple | dict):
-            for key, item in held.items() if isinstance(held, dict) else enumerate(held):
+            items = held.items() if isinstance(held, dict) else enumerate(held)
+            for key, item in items:
                 if isinstance(item, ResourceModel):
                     yield from walk(item, (*at, wire, key))

@@ -1,7 +1,8 @@
-"""Remove from a document what counts as absent: nulls, and fields that API servers and other control planes add.
+"""Remove nulls and server-side fields from a document.
 
-Depth and size of a document are limited here too, because a few hundred bytes of YAML aliases can expand to gigabytes. So are
-keys that no JSON can carry, and numbers that Python itself refuses to write.
+API servers and other control planes add such fields. This module also limits depth and
+size of a document, because a few hundred bytes of YAML aliases can expand to gigabytes,
+and rejects keys that JSON cannot represent and numbers that Python refuses to write.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,10 +11,10 @@ from typing import Any
 from api_types.text.reader import DEPTH_MAX, VALUES_MAX, is_unicode
 from api_types.validation.problems import Loc
 
-# More than any field takes; Python writes no number of more than 4,300 digits.
+# Larger than any field permits. Python writes no number with more than 4,300 digits.
 _INT_BITS_MAX = 256
 
-# What a Kubernetes API server or Crossplane adds to an exported object.
+# Fields that a Kubernetes API server or Crossplane adds to an exported object.
 METADATA_IGNORED = frozenset(
     {
         "creationTimestamp",
@@ -33,11 +34,11 @@ SPEC_IGNORED = frozenset({"crossplane"})
 
 
 class NotStorable(ValueError):
-    """The document is deeper or larger than any manifest, or holds what JSON cannot carry."""
+    """The document is too large, or contains a value that JSON cannot represent."""
 
 
-class _Budget:
-    """Counts values down, over the whole document."""
+class _ValueBudget:
+    """Counts down the values of a whole document."""
 
     def __init__(self) -> None:
         self.left = VALUES_MAX
@@ -51,20 +52,34 @@ class _Budget:
 
 
 def without_nulls(document: Mapping[Any, Any]) -> dict[str, Any]:
-    """Copy a document as plain dicts and lists, leaving out fields that are null; raises NotStorable."""
-    return _copy_mapping(document, _Budget(), 0)
+    """Return a copy of a document as plain dicts and lists, without null fields.
+
+    Raises:
+        NotStorable: the document is too large or cannot be stored as JSON.
+
+    """
+    return _copy_mapping(document, _ValueBudget(), 0)
 
 
-def _copy_mapping(value: Mapping[Any, Any], budget: _Budget, depth: int) -> dict[str, Any]:
+def _copy_mapping(
+    value: Mapping[Any, Any], budget: _ValueBudget, depth: int
+) -> dict[str, Any]:
     for key in value:
         if isinstance(key, str) and not is_unicode(key):
-            raise NotStorable("has a key with half of a surrogate pair, which is no character")
-    return {key: _copy(item, budget, depth + 1) for key, item in value.items() if item is not None}
+            raise NotStorable(
+                "has a key with half of a surrogate pair, which is not a character"
+            )
+    return {
+        key: _copy(item, budget, depth + 1)
+        for key, item in value.items()
+        if item is not None
+    }
 
 
-def _copy(value: Any, budget: _Budget, depth: int) -> Any:
+def _copy(value: Any, budget: _ValueBudget, depth: int) -> Any:
     budget.spend(depth)
-    # By far the most values are strings, and the check for an abstract class takes ten times as long as this one.
+    # Most values are strings, and the check for an abstract class takes ten times as
+    # long as this one.
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
@@ -77,7 +92,7 @@ def _copy(value: Any, budget: _Budget, depth: int) -> Any:
 
 
 def non_string_keys(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:
-    """Find mapping keys that are not strings, such as an unquoted `1:` in YAML."""
+    """Yield mapping keys that are not strings, such as an unquoted `1:` in YAML."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             if isinstance(key, str):
@@ -90,9 +105,11 @@ def non_string_keys(value: Any, at: Loc = ()) -> Iterator[tuple[Loc, str]]:
 
 
 def drop_server_fields(document: dict[str, Any]) -> None:
-    """Remove, in place, what is accepted and ignored: status, metadata set by a server, fields of Crossplane."""
+    """Remove status, server-side metadata and Crossplane's fields in place."""
     document.pop("status", None)
     for field, ignored in (("metadata", METADATA_IGNORED), ("spec", SPEC_IGNORED)):
         held = document.get(field)
         if isinstance(held, dict):
-            document[field] = {key: value for key, value in held.items() if key not in ignored}
+            document[field] = {
+                key: value for key, value in held.items() if key not in ignored
+            }

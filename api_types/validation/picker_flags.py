@@ -1,6 +1,7 @@
-"""Extra flags of an endpoint picker, as the annotation `modelplane.ai/epp-extra-flags` of a ModelDeployment writes them.
+"""Extra flags of an endpoint picker in the annotation `modelplane.ai/epp-extra-flags`.
 
-The picker's queue score reads the metric names of vLLM; other engines need its metric-name flags. So they are set per deployment.
+The annotation is on a ModelDeployment: the picker's queue score reads the metric names
+of vLLM, so other engines need its metric-name flags.
 """
 
 import re
@@ -8,8 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from api_types import labels
 
-# What a picker is turned to, where it listens, and by whom it may be read: whatever the settings are. Names of metrics, and how it weighs
-# them, are left to whoever knows the engine.
+# Flags that determine the pool of a picker, its ports, and access to it. Users may not
+# change them. Users may set the names and weights of metrics, which depend on the
+# engine.
 PLATFORM_FLAGS = frozenset(
     {
         "cert-path",
@@ -40,15 +42,38 @@ _FLAG = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def parse_picker_flags(text: str) -> dict[str, str]:
-    """Read `name=value` pairs, separated by commas or line ends; a name alone means `true`. Raises ValueError with every bad name."""
-    pairs = [entry.strip().lstrip("-").partition("=") for entry in re.split(r"[,\n]", text) if entry.strip()]
+    """Parse `name=value` pairs, separated by commas or line ends.
+
+    A name alone means `true`.
+
+    Raises:
+        ValueError: the message contains every invalid name.
+
+    """
+    pairs = [
+        entry.strip().lstrip("-").partition("=")
+        for entry in re.split(r"[,\n]", text)
+        if entry.strip()
+    ]
     wrong = [name.strip() for name, _, _ in pairs if not _FLAG.fullmatch(name.strip())]
     if wrong:
-        raise ValueError(f"{', '.join(map(repr, wrong))}: a flag is written as name=value, its name in a-z, 0-9 and '-'")
-    return {name.strip(): value.strip() if equals else "true" for name, equals, value in pairs}
+        names = ", ".join(map(repr, wrong))
+        raise ValueError(
+            f"{names}: a flag is written as name=value, its name in a-z, 0-9 and '-'"
+        )
+    flags = {}
+    for name, equals, value in pairs:
+        flags[name.strip()] = value.strip() if equals else "true"
+    return flags
 
 
 def platform_flag_problems(names: Iterable[str]) -> Iterator[str]:
-    """Refuse flags that a deployment cannot give, by their names with or without leading `-`."""
+    """Yield a problem for each flag that only the platform may set.
+
+    The names may start with `-`.
+    """
     for name in sorted({name.lstrip("-") for name in names} & PLATFORM_FLAGS):
-        yield f"flag --{name} is set by the platform; remove it from {labels.PICKER_FLAGS}"
+        yield (
+            f"flag --{name} is set by the platform; "
+            f"remove it from {labels.PICKER_FLAGS}"
+        )

@@ -1,7 +1,8 @@
-"""Errors in a document, and their format: `<Kind> <namespace>/<name>: <field path>: <problem>`.
+"""Errors in a document: `<Kind> <namespace>/<name>: <field path>: <problem>`.
 
-Names, fields and values in them come from any client, and they are shown in terminals and kept in conditions. So each error is one line of
-bounded length, and there is a bound on how many are shown.
+Names, fields and values in errors come from any client, and are shown in terminals and
+stored in conditions. So each error is one line of bounded length, and the number of
+shown errors is bounded.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ from api_types.payloads.limits import shortened
 from api_types.text.printable import escaped
 
 Loc = tuple[str | int, ...]
-"""Where a value is: field names as written, and indices of lists."""
+"""A location: field names as written, and indices of lists."""
 
 _PART_BYTES_MAX = {"object": 512, "field": 512, "problem": 2048}
 _LINES_MAX = 100
@@ -22,23 +23,26 @@ _CHARACTERS_MAX = max(_PART_BYTES_MAX.values())
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong with one field of one object."""
+    """One problem with one field of an object."""
 
     object: str
-    """`<Kind> <namespace>/<name>`, or the file and line of a text that could not be read."""
+    """`<Kind> <namespace>/<name>`, or file and line of an unreadable text."""
     field: str
-    """Path of the field as the user wrote it; empty for the document as a whole."""
+    """Path of the field as the user wrote it; empty for the whole document."""
     problem: str
-    """What is wrong and what to do."""
+    """The problem and the next step."""
 
     def __str__(self) -> str:
-        """Give the line that users see."""
-        parts = (shortened(escaped(getattr(self, name)[: _CHARACTERS_MAX + 1]), bytes_max) for name, bytes_max in _PART_BYTES_MAX.items())
+        """Return the line for users."""
+        parts = (
+            shortened(escaped(getattr(self, name)[: _CHARACTERS_MAX + 1]), bytes_max)
+            for name, bytes_max in _PART_BYTES_MAX.items()
+        )
         return ": ".join(filter(None, parts))
 
 
 def lines_of(problems: Sequence[Problem]) -> list[str]:
-    """Give the lines of the first ones, and how many more there are."""
+    """Return the lines of the first problems, and the number of further ones."""
     shown: list[str] = []
     left = _BYTES_MAX
     for problem in problems[:_LINES_MAX]:
@@ -52,21 +56,21 @@ def lines_of(problems: Sequence[Problem]) -> list[str]:
 
 
 class InvalidManifest(ValueError):
-    """Everything that is wrong with the input, at once."""
+    """All problems with the input."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        """Give the lines that users see: the first errors, and how many more there are."""
+        """Return the lines for users: the first errors, and the number of further ones."""
         return lines_of(self.problems)
 
     @classmethod
     def of(cls, title: str, field: str, problem: str) -> Self:
-        """Make the error of a single problem."""
+        """Create the error of a single problem."""
         return cls([Problem(title, field, problem)])
 
     def __reduce__(self) -> tuple[type["InvalidManifest"], tuple[tuple[Problem, ...]]]:
-        """Survive a copy with the problems themselves."""
+        """Keep the problems in copies and pickles."""
         return type(self), (self.problems,)

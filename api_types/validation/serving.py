@@ -1,12 +1,12 @@
-"""What contradicts itself in how a replica is served: adapters of several engines, their public names, and precise prefix caching.
+"""Contradictions in adapters, their public names, and precise prefix caching.
 
-Admission and rendering say it in the same words.
+Admission and rendering use the same error texts.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from api_types.limits import ENGINE_PORT, EVENTS_PORT
+from api_types.limits import ENGINE_PORT, EVENTS_PORT, PORT_MAX
 from api_types.text.endpoint_url import read_url
 
 
@@ -18,81 +18,150 @@ class EngineAdapters(NamedTuple):
 
 
 class AdapterProblem(NamedTuple):
-    """What is wrong with one adapter, by the places of its engine and of the adapter there."""
+    """A problem with one adapter, with the indices of its engine and of the adapter."""
 
     engine: int
     at: int
     text: str
 
 
-def adapter_cache_problems(engines: Sequence[EngineAdapters]) -> Iterator[AdapterProblem]:
-    """Check that a name means the same weights in all engines: a request does not say by which of them it is served."""
+def adapter_cache_problems(
+    engines: Sequence[EngineAdapters],
+) -> Iterator[AdapterProblem]:
+    """Check that a name means the same weights in all engines.
+
+    A request does not select the engine that serves it.
+    """
     first: dict[str, tuple[str, str]] = {}
     for index, (engine, adapters) in enumerate(engines):
         for at, (adapter, cache) in enumerate(adapters):
             of, meant = first.setdefault(adapter, (engine, cache))
             if cache != meant:
-                text = f'adapter "{adapter}" of engine {of} has cache "{meant}", got "{cache}"; use one cache, or another name'
+                text = (
+                    f'adapter "{adapter}" of engine {of} has cache "{meant}", got '
+                    f'"{cache}"; use one cache, or another name'
+                )
                 yield AdapterProblem(index, at, text)
 
 
 def missing_adapters(engines: Sequence[EngineAdapters]) -> Iterator[tuple[int, str]]:
-    """Give the place of each engine that lacks adapters of another one, and the warning about it."""
-    of_any = dict.fromkeys(adapter for engine in engines for adapter, _ in engine.adapters)
+    """Yield the index of each engine that lacks adapters of another, and a warning."""
+    of_any: dict[str, None] = {}
+    for engine in engines:
+        of_any |= dict.fromkeys(adapter for adapter, _ in engine.adapters)
     for index, engine in enumerate(engines):
-        if missing := [adapter for adapter in of_any if adapter not in dict(engine.adapters)]:
+        own = dict(engine.adapters)
+        missing = [adapter for adapter in of_any if adapter not in own]
+        if missing:
+            names = ", ".join(missing)
             text = (
-                f"has no adapter {', '.join(missing)}, which another engine has: pods with an adapter are preferred and no more, so this "
-                "engine gets requests for it too, and does not know the model; give all engines the same adapters"
+                f"has no adapter {names}, which another engine has: the picker "
+                "only prefers pods with the adapter, so this engine also gets "
+                "requests for it, and does not know the model; give all "
+                "engines the same adapters"
             )
             yield index, text
 
 
 class ModelNameProblem(NamedTuple):
-    """What is wrong with one name, by the places of its adapter among all of a replica and of the name in its list."""
+    """A problem with a public name.
+
+    `adapter` is the index among all adapters of a replica, `at` the index in its names.
+    """
 
     adapter: int
     at: int
     text: str
 
 
-def model_name_problems(adapters: Sequence[tuple[str, Sequence[str]]]) -> Iterator[ModelNameProblem]:
-    """Check the names of all adapters of a replica, given as pairs of an adapter's name and its public ones.
+def model_name_problems(
+    adapters: Sequence[tuple[str, Sequence[str]]],
+) -> Iterator[ModelNameProblem]:
+    """Check the names of all adapters of a replica.
 
-    Engines of one replica may have the same adapter, with the same public names.
+    `adapters` are pairs of an adapter's name and its public names. Engines of one
+    replica may have the same adapter, with the same public names.
     """
     own = {adapter for adapter, _ in adapters}
     meant: dict[str, str] = {}
     for index, (adapter, public) in enumerate(adapters):
         for at, name in enumerate(public):
             if not (name.isascii() and name.isprintable()) or " " in name:
-                yield ModelNameProblem(index, at, f"{name!r} must be printable ASCII without spaces")
+                yield ModelNameProblem(
+                    index, at, f"{name!r} must be printable ASCII without spaces"
+                )
             elif name in public[:at]:
-                yield ModelNameProblem(index, at, f'"{name}" is there twice; leave it out once')
+                yield ModelNameProblem(
+                    index, at, f'"{name}" is listed twice; remove one'
+                )
             elif name in own:
-                yield ModelNameProblem(index, at, f'"{name}" is the name of an adapter already; leave it out')
+                yield ModelNameProblem(
+                    index,
+                    at,
+                    f'"{name}" is already the name of an adapter; remove it',
+                )
             elif meant.setdefault(name, adapter) != adapter:
-                yield ModelNameProblem(index, at, f'"{name}" already means adapter "{meant[name]}"; give each adapter its own')
+                yield ModelNameProblem(
+                    index,
+                    at,
+                    f'"{name}" already means adapter "{meant[name]}"; give each adapter its own',
+                )
+
+
+def port_problem(engines: Sequence[tuple[str, str | None, int, int]]) -> str:
+    """Return the reason why engines cannot share the ports of one pool, or "".
+
+    `engines` are names, phases, `profile.port` and numbers of ports. The sidecar of a Decode engine
+    listens on the default port, and sends requests to any other port of its engine.
+    """
+    for name, phase, port, count in engines:
+        if port + count - 1 > PORT_MAX:
+            return (
+                f"engine {name} has profile.port {port}, which leaves no port for each of "
+                f"{count} ranks; use at most {PORT_MAX - count + 1}"
+            )
+        if phase == "Prefill" and port != ENGINE_PORT:
+            return (
+                f"engine {name} has profile.port {port}, and requests reach Prefill pods "
+                f"on {ENGINE_PORT}; remove profile.port"
+            )
+    ports = {name: port for name, phase, port, _ in engines if not phase}
+    if len(set(ports.values())) > 1:
+        shown = ", ".join(f"{name}: {port}" for name, port in ports.items())
+        return (
+            f"engines have different ports ({shown}), yet share one pool; give each the "
+            "same profile.port"
+        )
+    return ""
 
 
 def precise_problem(*, disaggregated: bool, ranks: int) -> str:
-    """Say why a replica of this shape cannot have it; empty if it can."""
+    """Return the reason why a replica of this shape cannot use mode Precise, or ""."""
     if disaggregated:
-        return "mode Precise is for serving.mode Unified: what decides about prefill reads the approximate cache; use mode Approximate"
+        return (
+            "mode Precise is for serving.mode Unified: the prefill decision reads "
+            "the approximate cache; use mode Approximate"
+        )
     if ranks > 1:
-        return f"mode Precise follows one stream of events per pod, and engines have {ranks} ranks; use mode Approximate"
+        return (
+            "mode Precise follows one stream of events per pod, and engines have "
+            f"{ranks} ranks; use mode Approximate"
+        )
     return ""
 
 
 def events_port_problem(port: int, *, ranks: int) -> str:
-    """Say why engines cannot publish their events on a port; empty if they can."""
+    """Return the reason why engines cannot publish their events on a port, or ""."""
     if 0 <= port - ENGINE_PORT < ranks:
-        return f"{port} is a port on which the engines take requests; use another one, such as {EVENTS_PORT}"
+        return (
+            f"{port} is a port on which the engines accept requests; use another "
+            f"one, such as {EVENTS_PORT}"
+        )
     return ""
 
 
 def url_problem(url: str) -> str:
-    """Say why the endpoint picker cannot use the address of a tokenizer; empty if it can."""
+    """Return the reason why the endpoint picker cannot use a tokenizer's URL, or ""."""
     if not (url.isascii() and url.isprintable()) or " " in url:
         return "must be printable ASCII without spaces"
     found = read_url(url)

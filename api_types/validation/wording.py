@@ -1,7 +1,7 @@
 """Error texts for structural errors of a document.
 
-Pydantic finds the errors; this table words them in terms of the API, one entry per type of error. What a single field has to add is its
-`Advice`.
+Pydantic finds the errors. This table has a text in terms of the API for each type of
+error; `Advice` adds text for single fields.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,14 +18,15 @@ from api_types.validation.problems import Loc
 _SHOWN_MAX = 80
 _UNKNOWN = "extra_forbidden"
 _MISSING = "missing"
-# The validator counts the items that are valid, so a list with a bad item would be called too short as well; lengths are counted here.
+# The validator counts valid items only, so it would also report a list with an invalid
+# item as too short. Therefore this module checks lengths itself.
 _LENGTHS = frozenset({"too_short", "too_long"})
 
 Wording = Callable[[ErrorDetails, Field | None], str]
 
 
 def quoted(value: object) -> str:
-    """Show a value from a document: text in quotes, long text cut, true and false as YAML writes them."""
+    """Format a value from a document: text quoted and shortened, booleans as in YAML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -34,12 +35,12 @@ def quoted(value: object) -> str:
 
 
 def written(value: object) -> str:
-    """Give a number as it is in the file; `1.30` must not turn into 1.3 in the hint to quote it."""
+    """Return a number as written in the file: `1.30` must not become 1.3 in the hint."""
     return str(getattr(value, "written", value))
 
 
 def type_name(value: object) -> str:
-    """Name the type of a value as YAML and JSON do."""
+    """Return the type of a value in terms of YAML and JSON."""
     if isinstance(value, str):
         return f"the string {quoted(value)}"
     if isinstance(value, Mapping):
@@ -77,37 +78,54 @@ def _out_of_range(error: ErrorDetails, field: Field | None) -> str:
         bounds = f"at least {low}"
     else:
         bounds = f"at most {high}"
-    advice = field.advice.out_of_range if field and error["type"] == "greater_than_equal" else ""
-    return f"must be {bounds}, got {written(error['input'])}" + (f"; {advice}" if advice else "")
+    text = f"must be {bounds}, got {written(error['input'])}"
+    is_too_low = error["type"] == "greater_than_equal"
+    if field and is_too_low and field.advice.out_of_range:
+        text += f"; {field.advice.out_of_range}"
+    return text
 
 
 def _choice(error: ErrorDetails, field: Field | None) -> str:
     value = error["input"]
     if field and field.advice.choice and isinstance(value, str):
         return field.advice.choice.format(got=value)
-    meant = VALUES.get((field.wire, value)) if field and isinstance(value, str) else None
-    text = f"must be {one_of(field.choices if field else ())}, got {quoted(value) if isinstance(value, str) else type_name(value)}"
+    choices = one_of(field.choices if field else ())
+    if not isinstance(value, str):
+        return f"must be {choices}, got {type_name(value)}"
+    text = f"must be {choices}, got {quoted(value)}"
+    meant = VALUES.get((field.wire, value)) if field else None
     return f"{text}; {meant}" if meant else text
 
 
 def _wrong_length(field: Field, got: int) -> str:
-    """Word that a list or map has too few or too many items; empty if its length is right."""
+    """Return the error for too few or too many items of a list or map, or ""."""
     if field.low is not None and got < field.low:
         plural = "s" if field.low > 1 else ""
         leave_out = "" if field.required else ", or leave the field out"
-        return field.advice.too_few.format(got=got) or f"needs at least {field.low} item{plural}{leave_out}"
+        return (
+            field.advice.too_few.format(got=got)
+            or f"needs at least {field.low} item{plural}{leave_out}"
+        )
     if field.high is not None and got > field.high:
-        return field.advice.too_many.format(got=got) or f"at most {field.high} items, got {got}"
+        return (
+            field.advice.too_many.format(got=got)
+            or f"at most {field.high} items, got {got}"
+        )
     return ""
 
 
 def _too_short_text(error: ErrorDetails, _field: Field | None) -> str:
     low = error["ctx"]["min_length"]
-    return "must not be empty" if low == 1 else f"must be at least {low} characters, got {len(error['input'])}"
+    return (
+        "must not be empty"
+        if low == 1
+        else f"must be at least {low} characters, got {len(error['input'])}"
+    )
 
 
 def _too_long_text(error: ErrorDetails, _field: Field | None) -> str:
-    return f"must be at most {error['ctx']['max_length']} characters, got {len(error['input'])}"
+    high = error["ctx"]["max_length"]
+    return f"must be at most {high} characters, got {len(error['input'])}"
 
 
 def _missing(_error: ErrorDetails, field: Field | None) -> str:
@@ -116,13 +134,17 @@ def _missing(_error: ErrorDetails, field: Field | None) -> str:
 
 def _other_text(error: ErrorDetails, field: Field | None) -> str:
     got, advice = quoted(error["input"]), field.advice.pattern if field else ""
-    return f"{advice}, got {got}" if advice else f"must match {error['ctx']['pattern']}, got {got}"
+    return (
+        f"{advice}, got {got}"
+        if advice
+        else f"must match {error['ctx']['pattern']}, got {got}"
+    )
 
 
 WORDINGS: Mapping[str, Wording] = {
     _MISSING: _missing,
     "string_type": _not_a_string,
-    "string_unicode": lambda _error, _field: "must be text that UTF-8 can carry",
+    "string_unicode": lambda _error, _field: "must be text that UTF-8 can encode",
     "int_type": _not_a("an integer"),
     "int_from_float": _not_a("an integer"),
     "bool_type": _not_a("true or false"),
@@ -140,10 +162,13 @@ WORDINGS: Mapping[str, Wording] = {
 }
 
 
-def describe(model: type[ResourceModel], raw: Any, errors: Iterable[ErrorDetails]) -> list[tuple[Loc, str]]:
-    """Give every structural error as a location and a sentence, unknown fields first.
+def describe(
+    model: type[ResourceModel], raw: Any, errors: Iterable[ErrorDetails]
+) -> list[tuple[Loc, str]]:
+    """Return every structural error as a location and a sentence, unknown fields first.
 
-    A required field that is missing while its misspelling is present is one error, not two, and is reported at their object.
+    If a required field is missing while its misspelling is present, the result has one
+    error for their object instead of two.
     """
     errors = list(errors)
     missing = {error["loc"] for error in errors if error["type"] == _MISSING}
@@ -155,32 +180,45 @@ def describe(model: type[ResourceModel], raw: Any, errors: Iterable[ErrorDetails
             reported.append((loc, sentence))
             explained.update(explains)
     for error in errors:
-        if error["type"] == _UNKNOWN or error["type"] in _LENGTHS or error["loc"] in explained:
+        if (
+            error["type"] == _UNKNOWN
+            or error["type"] in _LENGTHS
+            or error["loc"] in explained
+        ):
             continue
         spot = resolve(model, error["loc"])
-        if error["type"] == _MISSING and spot.field and spot.field.advice.missing_from_parent:
+        if (
+            error["type"] == _MISSING
+            and spot.field
+            and spot.field.advice.missing_from_parent
+        ):
             reported.append((error["loc"][:-1], spot.field.advice.missing_from_parent))
         else:
             reported.append((error["loc"], _sentence(error, spot)))
     return [*reported, *_wrong_lengths(model, raw, ())]
 
 
-def _wrong_lengths(model: type[ResourceModel], raw: Any, at: Loc) -> Iterator[tuple[Loc, str]]:
+def _wrong_lengths(
+    model: type[ResourceModel], raw: Any, at: Loc
+) -> Iterator[tuple[Loc, str]]:
     if not isinstance(raw, Mapping):
         return
     for wire, field in fields_of(model).items():
         items = _items(field, raw.get(wire))
-        if field.holds != "one" and items is not None and (sentence := _wrong_length(field, len(items))):
-            yield (*at, wire), sentence
+        if field.holds != "one" and items is not None:
+            sentence = _wrong_length(field, len(items))
+            if sentence:
+                yield (*at, wire), sentence
         if field.model is None:
             continue
         for key, item in (items or {}).items():
-            # The value of a field with one object is that object itself: there is no key in between.
-            yield from _wrong_lengths(field.model, item, (*at, wire) if field.holds == "one" else (*at, wire, key))
+            # A field with one object has no key between the field and the object.
+            below = (*at, wire) if field.holds == "one" else (*at, wire, key)
+            yield from _wrong_lengths(field.model, item, below)
 
 
 def _items(field: Field, value: Any) -> Mapping[str | int, Any] | None:
-    """Give the items of a field by index or key, or None if its value has the wrong type."""
+    """Return the items of a field by index or key, or None for a wrong type."""
     if field.holds == "one":
         return {0: value}
     if field.holds == "list" and isinstance(value, list | tuple):
@@ -193,36 +231,65 @@ def _sentence(error: ErrorDetails, spot: ModelLocation) -> str:
     return wording(error, spot.field) if wording else error["msg"]
 
 
-def _unknown(model: type[ResourceModel], raw: Any, loc: Loc, missing: set[Loc]) -> tuple[Loc, str, tuple[Loc, ...]]:
-    """Give the location and sentence for an unknown field, and the locations of missing fields that it explains."""
+def _unknown(
+    model: type[ResourceModel], raw: Any, loc: Loc, missing: set[Loc]
+) -> tuple[Loc, str, tuple[Loc, ...]]:
+    """Return the location and sentence for an unknown field.
+
+    The third value has the locations of missing fields that the unknown field explains.
+    """
     parent, name = loc[:-1], str(loc[-1])
     owner = resolve(model, loc).owner or model
     if name in owner.refused_fields:
         return loc, owner.refused_fields[name], ()
     parent_value = _value_at(raw, parent)
-    absent = [wire for wire in fields_of(owner) if not isinstance(parent_value, Mapping) or wire not in parent_value]
-    meant = owner.renamed_fields.get(name) or nearest(name, absent) or _one_level_down(owner, name)
+    absent = [
+        wire
+        for wire in fields_of(owner)
+        if not isinstance(parent_value, Mapping) or wire not in parent_value
+    ]
+    meant = (
+        owner.renamed_fields.get(name)
+        or nearest(name, absent)
+        or _one_level_down(owner, name)
+    )
     if not meant:
+        text = "unknown field"
         above = _further_up(model, loc)
-        return loc, f"unknown field; it belongs further up: write it in {above}" if above else "unknown field", ()
+        if above:
+            text += f"; it belongs further up: write it in {above}"
+        return loc, text, ()
     if (*parent, meant) in missing and parent:
-        return parent, f"{meant} is missing; unknown field {name}, did you mean {meant}?", ((*parent, meant),)
+        return (
+            parent,
+            f"{meant} is missing; unknown field {name}, did you mean {meant}?",
+            ((*parent, meant),),
+        )
     return loc, f"unknown field, did you mean {meant}?", ()
 
 
 def _one_level_down(owner: type[ResourceModel], name: str) -> str:
-    """Find a field that was written next to the block that has it."""
-    blocks = [(wire, field.model) for wire, field in fields_of(owner).items() if field.holds == "one" and field.model]
+    """Return the path of a field that was written next to the block that has it, or ""."""
+    blocks = [
+        (wire, field.model)
+        for wire, field in fields_of(owner).items()
+        if field.holds == "one" and field.model
+    ]
     found = [f"{wire}.{name}" for wire, block in blocks if name in fields_of(block)]
     return found[0] if len(found) == 1 else ""
 
 
 def _further_up(model: type[ResourceModel], loc: Loc) -> str:
-    """Name the block around that has a field of this name and no other form of it: people write it in the part that it is about."""
+    """Return the enclosing block with a field of this name, or "".
+
+    Users often write a field of a block inside the part of the block that it concerns.
+    """
     for end in range(len(loc) - 2, 0, -1):
         block = resolve(model, loc[:end]).model
-        if block is not None and (field := fields_of(block).get(str(loc[-1]))) and field.model is not None:
-            return ".".join("[]" if isinstance(part, int) else part for part in loc[:end]).replace(".[]", "[]")
+        field = fields_of(block).get(str(loc[-1])) if block else None
+        if field and field.model:
+            parts = ("[]" if isinstance(part, int) else part for part in loc[:end])
+            return ".".join(parts).replace(".[]", "[]")
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A name is a label value if it is short enough, else the value is cut and has a digest."""
+"""A name as a label value: unchanged if it is short, else shortened with a digest."""
 
 import pytest
 

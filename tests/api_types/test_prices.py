@@ -1,4 +1,4 @@
-"""Prices are read in whole thousandths, and what admission lets pass can be read."""
+"""Prices are parsed to whole thousandths, and every admitted price can be parsed."""
 
 import pytest
 
@@ -20,7 +20,9 @@ WRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "milli"), WRITTEN, ids=[text or "empty" for text, _ in WRITTEN])
+@pytest.mark.parametrize(
+    ("text", "milli"), WRITTEN, ids=[text or "empty" for text, _ in WRITTEN]
+)
 def test_a_price_is_read_in_thousandths(text: str, milli: int) -> None:
     assert price_milli({PRICE_PER_NODE_HOUR: text}) == milli
 

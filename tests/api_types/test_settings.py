@@ -1,4 +1,4 @@
-"""Settings that cannot be: each is refused with its key, in words, and all of them at once."""
+"""Invalid settings: all of them are rejected at once, each with its key and a reason."""
 
 from typing import Any
 
@@ -8,10 +8,23 @@ from pydantic import ValidationError
 from api_types.environment import variable_of
 from api_types.settings import NO_SETTINGS, Settings, bad_settings, setting_keys
 
-# The table of spec/workloads.md 13.
+# Every documented setting, and an alternative for each key that is not a setting.
 SECTION_13 = {
-    "workloads": ["namespace", "engineRequests", "shmSizeLimit", "terminationGraceSeconds", "tolerationKeys"],
-    "cache": ["hydrationImage", "clientVersion", "mountReadOnly", "maxAttempts", "activeDeadlineSeconds", "evictGrace"],
+    "workloads": [
+        "namespace",
+        "engineRequests",
+        "shmSizeLimit",
+        "terminationGraceSeconds",
+        "tolerationKeys",
+    ],
+    "cache": [
+        "hydrationImage",
+        "clientVersion",
+        "mountReadOnly",
+        "maxAttempts",
+        "activeDeadlineSeconds",
+        "evictGrace",
+    ],
     "epp": ["image", "failureMode", "metricsAuth"],
     "teardown": ["drainSeconds", "forceAfter"],
     "rollout": ["maxUnavailableReplicas", "surge"],
@@ -33,20 +46,30 @@ def problems(tree: dict[str, Any]) -> list[str]:
     return bad_settings(refused.value)
 
 
-@pytest.mark.parametrize("key", [f"{group}.{name}" for group, names in SECTION_13.items() for name in names])
-def test_each_setting_of_the_table_can_be_set_or_says_what_to_set_instead(key: str) -> None:
+@pytest.mark.parametrize(
+    "key", [f"{group}.{name}" for group, names in SECTION_13.items() for name in names]
+)
+def test_each_listed_setting_can_be_set_or_has_an_alternative(
+    key: str,
+) -> None:
     assert (key in setting_keys()) != (key in NO_SETTINGS)
 
 
 @pytest.mark.parametrize("key", NO_SETTINGS)
-def test_what_is_no_setting_says_where_it_is_set_in_the_file_and_in_the_environment(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_that_is_not_a_setting_has_an_alternative_in_file_and_environment(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     group, _, name = key.partition(".")
-    assert problems({group: {name: "x"}}) == [f"{key}: there is no such setting: {NO_SETTINGS[key]}"]
+    assert problems({group: {name: "x"}}) == [
+        f"{key}: there is no such setting: {NO_SETTINGS[key]}"
+    ]
     monkeypatch.setenv(variable_of(key), "x")
-    assert problems({}) == [f"{variable_of(key)}: there is no such setting: {NO_SETTINGS[key]}"]
+    assert problems({}) == [
+        f"{variable_of(key)}: there is no such setting: {NO_SETTINGS[key]}"
+    ]
 
 
-# The images of pickers and sidecars: stk-99.
+# Images of pickers and sidecars must be of a tested release.
 BAD = [
     ("images.mirror", "acme", "must be the host of a registry"),
     ("images.pullSecrets", ["Acme"], "must be the name of an object"),
@@ -66,7 +89,11 @@ BAD = [
     ("workloads.refusedAnnotations", ["*/"], "must be a name"),
     ("workloads.refusedAnnotations", ["."], "must be a name"),
     ("epp.image", "acme.example/epp:v0.8.1", "its tag must begin with one of v0.9"),
-    ("epp.image", "acme.example/epp@sha256:" + "0" * 64, "its tag must begin with one of v0.9"),
+    (
+        "epp.image",
+        "acme.example/epp@sha256:" + "0" * 64,
+        "its tag must begin with one of v0.9",
+    ),
     ("epp.replicas", 0, "greater than or equal to 1"),
     ("epp.replicas", 99, "less than or equal to 16"),
     ("epp.failureMode", "Never", "'FailOpen' or 'FailClose'"),
@@ -75,15 +102,27 @@ BAD = [
     ("epp.kvCacheUtilizationWeight", -1, "greater than or equal to 0"),
     ("sidecar.image", "acme.example/sidecar:v1", "its tag must begin with one of v0.9"),
     ("tracing.endpoint", "otel:4317", "must be an address that begins with http"),
-    ("tracing.endpoint", "http://me:secret@otel:4317", "must hold no user"),
+    ("tracing.endpoint", "http://me:secret@otel:4317", "must not contain a user"),
     ("tracing.sampler", "some", "'always_on'"),
     ("tracing.samplerArgument", 2, "less than or equal to 1"),
     ("scheduler.kaiMode", "x", "'auto' or 'explicit'"),
     ("scheduler.priorityClass", "No Class", "must be the name of an object"),
     ("gateway.scheme", "ftp", "'http' or 'https'"),
-    ("cache.hubEndpoint", "hub.acme.example", "must be an address that begins with http"),
-    ("cache.pipIndexUrl", "https://me:secret@pip.acme.example/simple", "must hold no user"),
-    ("cache.pipIndexUrl", "https://pip.acme.example/ simple", "must be an address that begins with http"),
+    (
+        "cache.hubEndpoint",
+        "hub.acme.example",
+        "must be an address that begins with http",
+    ),
+    (
+        "cache.pipIndexUrl",
+        "https://me:secret@pip.acme.example/simple",
+        "must not contain a user",
+    ),
+    (
+        "cache.pipIndexUrl",
+        "https://pip.acme.example/ simple",
+        "must be an address that begins with http",
+    ),
     ("controlCluster.endpointDenyCidrs", ["10.0.0.0/8"] * 65, "at most 64 items"),
     ("teardown.drainSeconds", -1, "greater than or equal to 0"),
     ("temporal.address", "temporal", "must be host:port"),
@@ -91,8 +130,14 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("key", "value", "says"), BAD, ids=[f"{'stk-99 ' if 'image' in row[0] else ''}{row[0]}: {row[2]}" for row in BAD])
-def test_a_value_that_cannot_be_is_refused_with_its_key(key: str, value: Any, says: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    BAD,
+    ids=[f"{row[0]}: {row[2]}" for row in BAD],
+)
+def test_an_invalid_value_is_rejected_with_its_key(
+    key: str, value: Any, says: str
+) -> None:
     group, _, name = key.partition(".")
     (problem,) = problems({group: {name: value}})
     assert problem.startswith(key)
@@ -100,30 +145,49 @@ def test_a_value_that_cannot_be_is_refused_with_its_key(key: str, value: Any, sa
     assert "secret" not in problem
 
 
-def test_numbers_and_booleans_may_be_written_as_such_where_pods_have_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = Settings.model_validate({"workloads": {"engineRequests": {"cpu": 0.5}}, "epp": {"extraFlags": {"v": 4, "secure-serving": True}}})
-    assert (read.workloads.engine_requests, read.epp.extra_flags) == ({"cpu": "0.5"}, {"v": "4", "secure-serving": "true"})
+def test_numbers_and_booleans_are_accepted_for_text_in_pods(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Settings.model_validate(
+        {
+            "workloads": {"engineRequests": {"cpu": 0.5}},
+            "epp": {"extraFlags": {"v": 4, "secure-serving": True}},
+        }
+    )
+    assert (read.workloads.engine_requests, read.epp.extra_flags) == (
+        {"cpu": "0.5"},
+        {"v": "4", "secure-serving": "true"},
+    )
     monkeypatch.setenv("MODELPLANE_WORKLOADS__ENGINE_REQUESTS__CPU", "3")
     assert Settings().workloads.engine_requests == {"cpu": "3"}
 
 
-def test_everything_that_is_wrong_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     tree: dict[str, dict[str, Any]] = {}
     for key, value, _ in BAD:
         group, _, name = key.partition(".")
         tree.setdefault(group, {})[name] = value
     said = problems({**tree, "tracng": {}, "rollout": {"surge": 1, "sruge": 1}})
     keys = {line.partition(":")[0].removesuffix(".0") for line in said}
-    assert keys >= {key for key, _, _ in BAD} | {"tracng", "rollout.surge", "rollout.sruge"}
+    assert keys >= {key for key, _, _ in BAD} | {
+        "tracng",
+        "rollout.surge",
+        "rollout.sruge",
+    }
 
 
 @pytest.mark.parametrize(
     ("tree", "says"),
     [
         ({"tracng": {}}, "tracng: there is no such setting; did you mean tracing?"),
-        ({"epp": {"imag": "x"}}, "epp.imag: there is no such setting; did you mean epp.image?"),
+        (
+            {"epp": {"imag": "x"}},
+            "epp.imag: there is no such setting; did you mean epp.image?",
+        ),
         ({"nothing-like-it": 1}, "nothing-like-it: there is no such setting"),
     ],
 )
-def test_an_unknown_key_is_refused_with_the_nearest_one(tree: dict[str, Any], says: str) -> None:
+def test_an_unknown_key_is_refused_with_the_nearest_one(
+    tree: dict[str, Any], says: str
+) -> None:
     assert problems(tree) == [says]

@@ -1,4 +1,4 @@
-"""The parts that several kinds share: base types, engines, pod templates, rollout and scheduling.
+"""The parts that several kinds share, such as engines and pod templates.
 
-Not here: anything that is a kind of its own. May import the root of `api_types` only.
+Not here: complete kinds. May import the root of `api_types` only.
 """

@@ -1,4 +1,4 @@
-"""LoRA adapters of an engine: ModelCaches beside the one with the model."""
+"""LoRA adapters of an engine: ModelCaches in addition to the model's."""
 
 from typing import Annotated, Literal
 
@@ -11,7 +11,11 @@ ModelName = Annotated[str, Field(min_length=1, max_length=253)]
 
 
 class AdapterCacheRef(ResourceModel):
-    """A ModelCache of the same namespace, mounted read-only at `/mnt/adapters/` and the name of the adapter in every pod of the engine."""
+    """A ModelCache of the same namespace.
+
+    Each pod of the engine mounts it read-only at `/mnt/adapters/` and the name of the
+    adapter.
+    """
 
     name: Name253
     """Name of the ModelCache."""
@@ -21,13 +25,33 @@ class Adapter(ResourceModel):
     """One LoRA adapter."""
 
     name: Annotated[str, Field(min_length=1, max_length=48)]
-    """The name under which requests ask for it: a DNS label."""
+    """The name of the adapter in requests: a DNS label."""
     model_cache_ref: AdapterCacheRef
-    """Staged weights of the adapter; replicas are placed only where every one of these caches may be staged."""
+    """Staged weights.
+
+    Replicas are placed only on clusters that may stage all these caches.
+    """
     load: Literal["Mount", "VLLM"] = "Mount"
-    """Mount: the engine finds the files and is told nothing. VLLM: `--enable-lora --lora-modules` are added to args without a command."""
-    model_names: Annotated[tuple[ModelName, ...], Field(min_length=1, max_length=MODEL_NAMES_MAX)] | None = None
-    """Further names under which requests ask for it, such as `acme/support:2026`; the endpoint picker replaces them by `name`."""
+    """Mount: the adapter is only mounted.
+
+    VLLM: flags are added to args.
+
+    The flags are `--enable-lora --lora-modules`; the container must not have a command.
+    """
+    model_names: (
+        Annotated[
+            tuple[ModelName, ...], Field(min_length=1, max_length=MODEL_NAMES_MAX)
+        ]
+        | None
+    ) = None
+    """Further names for requests, such as `acme/support:2026`.
+
+    The endpoint picker replaces them by `name`.
+    """
 
 
-Adapters = Annotated[tuple[Adapter, ...], Field(min_length=1, max_length=ADAPTERS_MAX), MapKeys(("name",), "adapter")]
+Adapters = Annotated[
+    tuple[Adapter, ...],
+    Field(min_length=1, max_length=ADAPTERS_MAX),
+    MapKeys(("name",), "adapter"),
+]

@@ -1,8 +1,10 @@
-"""The base class of all resource models, and the field types and blocks that several kinds share.
+"""The base class of all resource models, and the field types that several kinds share.
 
-Three conventions apply in every kind. An optional field that was left out is `None`, because "present or not" is part of the meaning of
-most blocks. A list that Kubernetes treats as a map is annotated with `MapKeys`, which the duplicate check, error paths and the exported
-schema read. What an error should add to its general wording is an annotation of the field, `Advice`, and not code of `validation.wording`.
+Three conventions apply to every kind. An optional field that was omitted is `None`,
+because the presence of most blocks has a meaning. A list that Kubernetes treats as a
+map is annotated with `MapKeys`, which the duplicate check, error paths and the exported
+schema read. A field that adds to the general wording of an error is annotated with
+`Advice`, so that `validation.wording` contains no code for single fields.
 """
 
 from collections.abc import Mapping
@@ -10,7 +12,14 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, Le
-from pydantic import ConfigDict, Field, GetJsonSchemaHandler, PlainValidator, Strict, WithJsonSchema
+from pydantic import (
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    Strict,
+    WithJsonSchema,
+)
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -25,47 +34,63 @@ INT64_MAX = 2**63 - 1
 
 
 class ResourceModel(Message):
-    """The base class of a manifest and of every object in it; the text below a field is its description in the JSON Schema."""
+    """The base class of a manifest and of every object in it.
+
+    The text below a field is its description in the JSON Schema.
+    """
 
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     renamed_fields: ClassVar[Mapping[str, str]] = {}
-    """Fields of other versions that a user may still write here, and their present names."""
+    """Fields of other versions that users may still write, and their current names."""
     refused_fields: ClassVar[Mapping[str, str]] = {}
-    """Fields that are not here on purpose, and the error for a user who writes one."""
+    """Fields that are omitted on purpose, and the error for a user who writes one."""
 
 
 @dataclass(frozen=True)
 class MapKeys:
-    """Treats a list as a map: no two items may have the same values of these keys, and error paths show them instead of the index."""
+    """Treats a list as a map.
+
+    No two items may have the same values of these keys, and error paths show the values
+    instead of the index.
+    """
 
     keys: tuple[str, ...]
     noun: str
     """The name of an item in errors."""
     unique: bool = True
-    """False where duplicates are reported elsewhere and the keys are only for error paths."""
+    """False if duplicates are reported elsewhere and the keys are only for error paths.
+    """
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
         """Add the list type of Kubernetes to the exported schema."""
         exported = handler(schema)
         if self.unique:
-            exported |= {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(self.keys)}
+            exported |= {
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": list(self.keys),
+            }
         return exported
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Text instead of, or after, the general wording of an error at this field. `{got}` is filled in."""
+    """Text that replaces or extends the general wording of an error at this field.
+
+    `{got}` is replaced by the value.
+    """
 
     missing: str = ""
     missing_from_parent: str = ""
-    """As `missing`, but reported at the object that lacks the field."""
+    """Like `missing`, but reported at the object that lacks the field."""
     too_few: str = ""
     too_many: str = ""
     out_of_range: str = ""
     choice: str = ""
     pattern: str = ""
-    """As `out_of_range`, of a text that must have a form: it stands for the form, and what was written follows."""
+    """Like `out_of_range`, for the format of a text. The value follows the message."""
     not_a_string: str = ""
 
 
@@ -75,8 +100,13 @@ Int64 = Annotated[int, Strict(), Ge(INT64_MIN), Le(INT64_MAX)]
 NonEmpty = Annotated[str, Field(min_length=1)]
 Name63 = Annotated[str, Field(min_length=1, max_length=63)]
 Name253 = Annotated[str, Field(min_length=1, max_length=253)]
-Labels = Annotated[dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)]
-"""Labels of a template: at most 32, values of at most 63 characters; keys and alphabet are checked by rule."""
+Labels = Annotated[
+    dict[str, Annotated[str, Field(max_length=63)]], Field(max_length=32)
+]
+"""Labels of a template: at most 32, with values of at most 63 characters.
+
+A rule checks the keys and characters.
+"""
 
 _PERCENT_MAX = 100
 
@@ -88,35 +118,46 @@ def _int_or_percent(value: object) -> int | str:
         number = value[:-1]
         if number.isascii() and number.isdigit() and int(number) <= _PERCENT_MAX:
             return value
-    raise PydanticCustomError("int_or_percent", 'must be a whole number of at least 0, or a percentage such as "25%"')
+    raise PydanticCustomError(
+        "int_or_percent",
+        'must be a whole number of at least 0, or a percentage such as "25%"',
+    )
 
 
 IntOrPercent = Annotated[
     int | str,
     PlainValidator(_int_or_percent),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}], "x-kubernetes-int-or-string": True}),
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+        }
+    ),
 ]
-"""A count, or a share of the replicas as text: `3` or `"25%"`."""
+"""A count, or a percentage of the replicas as text: `3` or `"25%"`."""
 
 
 def is_empty(value: Any) -> bool:
-    """Whether a metadata field is left out of the JSON, as Kubernetes does."""
+    """Return whether a metadata field is omitted from the JSON, as in Kubernetes."""
     return not value
 
 
 class ObjectMeta(ResourceModel):
-    """The identity of an object. Users write the first four fields; the control plane sets the rest."""
+    """The identity of an object.
+
+    Users write the first four fields; the control plane sets the rest.
+    """
 
     name: str
     """Unique per kind and namespace: a DNS subdomain of at most 63 characters."""
     namespace: str = Field(default="", exclude_if=is_empty)
     """The tenant. Empty on cluster-scoped kinds."""
     labels: dict[str, str] = Field(default_factory=dict, exclude_if=is_empty)
-    """What selectors match."""
+    """Labels for selectors."""
     annotations: dict[str, str] = Field(default_factory=dict, exclude_if=is_empty)
     """Settings and notes; selectors do not match them."""
     uid: str = Field(default="", exclude_if=is_empty)
-    """Unique over time: an object that is created again under the same name has another one."""
+    """Unique over time: a new object with the same name has another uid."""
     resource_version: str = Field(default="", exclude_if=is_empty)
     """A decimal number, increased by every change of spec, metadata or status."""
     generation: int = Field(default=0, exclude_if=is_empty)
@@ -124,16 +165,19 @@ class ObjectMeta(ResourceModel):
     creation_timestamp: str = Field(default="", exclude_if=is_empty)
     """RFC 3339, UTC."""
     deletion_timestamp: str = Field(default="", exclude_if=is_empty)
-    """When deletion was requested; empty while it was not."""
+    """Time of the deletion request; empty without one."""
 
 
 class Manifest(ResourceModel):
-    """One object as users write it and as it is shown. Each kind narrows `spec` and adds its `status`."""
+    """One object as users write and see it.
+
+    Each kind narrows `spec` and adds its `status`.
+    """
 
     api_version: str = API_VERSION
     """Group and version."""
     kind: str
-    """Which of the kinds this is."""
+    """The kind of the object."""
     metadata: ObjectMeta
     """Name, namespace, labels and annotations."""
     spec: ResourceModel
@@ -141,18 +185,20 @@ class Manifest(ResourceModel):
 
 
 class LabelSelector(ResourceModel):
-    """Objects whose labels have every pair; without pairs, all objects."""
+    """Selects objects with all these labels; no labels select all objects."""
 
     refused_fields: ClassVar[Mapping[str, str]] = {
-        "matchExpressions": "unknown field; only equality is supported, write the pairs as matchLabels"
+        "matchExpressions": (
+            "unknown field; only equality is supported, write the pairs as matchLabels"
+        )
     }
 
     match_labels: dict[str, str] | None = None
-    """Pairs that must all be equal."""
+    """Labels that must all be equal."""
 
 
 class CredentialsRef(ResourceModel):
-    """Which entry of the credentials registry a cloud is reached with."""
+    """The entry of the credentials registry for a cloud."""
 
     type: Literal["ProviderConfig", "ClusterProviderConfig"] = "ClusterProviderConfig"
     """Whether the entry belongs to a namespace or to the whole installation."""

@@ -1,4 +1,4 @@
-"""What happens to pods that have to go: how an engine is stopped, and how many copies evictions must leave."""
+"""The stopping of engines, and the copies that evictions leave."""
 
 from typing import Annotated
 
@@ -11,23 +11,37 @@ GRACE_SECONDS_MAX = 7200
 
 
 class EngineDrain(ResourceModel):
-    """How the pods of an engine stop, whatever deletes them: a rollout, a scale-down, or the drain of a node."""
+    """How the pods of an engine stop on a rollout, a scale-down or a node drain."""
 
-    pre_stop_seconds: Annotated[Whole, Field(ge=0, le=PRE_STOP_SECONDS_MAX)] | None = None
-    """How long a serving pod goes on as before after its deletion, while no new requests are sent to it; absent or 0 stops it at once."""
+    pre_stop_seconds: Annotated[Whole, Field(ge=0, le=PRE_STOP_SECONDS_MAX)] | None = (
+        None
+    )
+    """How long a deleted pod continues to serve, while it gets no new requests.
+
+    Absent or 0 stops it immediately.
+    """
     grace_seconds: Annotated[Whole, Field(ge=1, le=GRACE_SECONDS_MAX)] | None = None
-    """When what still runs is killed, counted from the deletion; absent adds the platform's grace period to preStopSeconds."""
+    """Time from the deletion after which the pod is killed.
+
+    Absent adds the platform's grace period to preStopSeconds.
+    """
 
 
 class Disruption(ResourceModel):
-    """What the drain of a node, or any other eviction, must leave of a replica."""
+    """The minimum that node drains and other evictions leave of a replica."""
 
     min_available: IntOrPercent | None = None
-    """Copies of each engine that evictions leave available, a percentage rounded up; absent or 0 allows every eviction."""
+    """Available copies of each engine that evictions leave; a percentage is rounded up.
+
+    Absent or 0 allows every eviction.
+    """
 
 
 def copies_kept(min_available: int | str, copies: int) -> int:
-    """Give how many of an engine's copies `minAvailable` keeps; a percentage is rounded up, as Kubernetes does."""
+    """Return the number of an engine's copies that `minAvailable` keeps.
+
+    A percentage is rounded up, as in Kubernetes.
+    """
     if isinstance(min_available, int):
         return min_available
     return -(-int(min_available.removesuffix("%")) * copies // 100)

@@ -1,11 +1,17 @@
-"""What engines of a ModelDeployment and engines of a ModelReplica have in common."""
+"""The common parts of engines in a ModelDeployment and in a ModelReplica."""
 
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import Field
 
 from api_types.limits import ENGINES_MAX, MEMBERS_MAX
-from api_types.resources.parts.base_types import Advice, MapKeys, Name63, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    Advice,
+    MapKeys,
+    Name63,
+    ResourceModel,
+    Whole,
+)
 from api_types.resources.parts.parallel import FlowControl, PrefixCache
 
 Role = Literal["Standalone", "Leader", "Worker"]
@@ -13,7 +19,7 @@ Phase = Literal["Prefill", "Decode"]
 ServingMode = Literal["Unified", "PrefillDecode"]
 
 EngineName = Name63
-"""1 to 63 characters; that it is a DNS label is checked by rule."""
+"""1 to 63 characters. A rule checks that it is a DNS label."""
 
 
 Copies = Annotated[Whole, Field(ge=1, le=64)]
@@ -34,19 +40,23 @@ Engines = Annotated[
     tuple[EngineT, ...],
     Field(min_length=1, max_length=ENGINES_MAX),
     MapKeys(("name",), "engine"),
-    Advice(too_few="needs 1 to 8 engines, got {got}", too_many="needs 1 to 8 engines, got {got}"),
+    Advice(
+        too_few="needs 1 to 8 engines, got {got}",
+        too_many="needs 1 to 8 engines, got {got}",
+    ),
 ]
 
 
 class Serving(ResourceModel):
-    """How the engines of a replica divide the work."""
+    """The division of work between the engines of a replica."""
 
     mode: ServingMode = "Unified"
     """PrefillDecode splits prompt and generation over two engines."""
     flow_control: FlowControl | None = None
-    """Where requests wait while all pods are busy; absent leaves them in the pods."""
+    """Queue for requests while all pods are busy; absent leaves the queue to the pods.
+    """
     prefix_cache: PrefixCache | None = None
-    """How the endpoint picker knows what pods have cached; absent means Approximate."""
+    """How the endpoint picker locates cached prompts; absent means Approximate."""
 
 
 class Worker(ResourceModel):

@@ -1,16 +1,28 @@
-"""What a user who writes a field of engine pods at another place is told: where it belongs.
+"""Hints for users who write an engine or pod field in the wrong place.
 
-People look for these fields where Kubernetes has them, or on another level of the template.
+People write these fields where Kubernetes has them, or on another level of the
+template.
 """
 
 _TEMPLATE = "spec.template.spec"
-DRAIN = "unknown field; how the pods of an engine stop is in engines[].drain"
-PROBES = "unknown field; how long an engine may load, and when it is hung, is in engines[].members[].probes"
-PLATFORM = "unknown field; only the platform grants it, in the podPolicy of the InferenceClass of the nodes"
-_ENGINE = f"unknown field; it is of an engine: write it in {_TEMPLATE}.engines[], beside members"
-_REPLICA = f"unknown field; it is of a replica: write it in {_TEMPLATE}, beside engines"
-_SERVING = f"unknown field; it is of a replica: write it in {_TEMPLATE}.serving"
-_OF_ENGINES = ("adapters", "copies", "dataParallel", "spanPools", "topology")
+DRAIN = "unknown field; set how an engine's pods stop in engines[].drain"
+PROBES = (
+    "unknown field; set the time limit for loading and the liveness check in "
+    "engines[].members[].probes"
+)
+PLATFORM = (
+    "unknown field; only the platform sets it, in the podPolicy of the nodes' "
+    "InferenceClass"
+)
+_ENGINE = (
+    f"unknown field; it belongs to an engine: write it in {_TEMPLATE}.engines[], "
+    "next to members"
+)
+_REPLICA = (
+    f"unknown field; it belongs to a replica: write it in {_TEMPLATE}, next to engines"
+)
+_SERVING = f"unknown field; it belongs to a replica: write it in {_TEMPLATE}.serving"
+_OF_ENGINES = ("adapters", "copies", "dataParallel", "profile", "spanPools", "topology")
 _OF_SERVING = ("flowControl", "prefixCache")
 _OF_CLASSES = ("podPolicy", "shmSize")
 
@@ -22,7 +34,12 @@ IN_DEPLOYMENT = {
     "probes": PROBES,
 }
 IN_DRAIN_BUDGET = dict.fromkeys(("preStopSeconds", "graceSeconds"), DRAIN)
-IN_TEMPLATE = {**dict.fromkeys(_OF_ENGINES, _ENGINE), "drain": DRAIN, "probes": PROBES, **dict.fromkeys(_OF_CLASSES, PLATFORM)}
+IN_TEMPLATE = {
+    **dict.fromkeys(_OF_ENGINES, _ENGINE),
+    "drain": DRAIN,
+    "probes": PROBES,
+    **dict.fromkeys(_OF_CLASSES, PLATFORM),
+}
 IN_ENGINE = {
     "disruption": _REPLICA,
     "modelCacheRef": _REPLICA,
@@ -33,6 +50,9 @@ IN_ENGINE = {
 IN_MEMBER = {**IN_ENGINE, **dict.fromkeys(_OF_ENGINES, _ENGINE), "drain": DRAIN}
 
 VALUES = {
-    ("source", "GCS"): "a bucket of GCS is read with source S3, from s3.endpoint https://storage.googleapis.com with an HMAC key",
+    ("source", "GCS"): (
+        "read a GCS bucket with source S3: set s3.endpoint to "
+        "https://storage.googleapis.com, and use an HMAC key"
+    ),
 }
-"""A value that is none of a field's, by the field and in place of which other one: people look for it by the name of what they have."""
+"""Hints for common values that a field does not accept, by field and value."""

@@ -1,21 +1,41 @@
-"""What the platform grants to the pods of engines on the nodes of a class. Tenants cannot ask for any of it."""
+"""Settings that the platform grants to engine pods on nodes of a class.
+
+Tenants cannot request any of them.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from api_types.resources.parts.base_types import Advice, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    Advice,
+    MapKeys,
+    Name63,
+    Name253,
+    NonEmpty,
+    ResourceModel,
+    Whole,
+)
 
 Capability = Literal["IPC_LOCK", "SYS_NICE", "SYS_PTRACE"]
-"""Those that engines need: to pin memory for RDMA, to bind memory to a NUMA node, and to share GPU memory between processes."""
+"""Capabilities that engines need.
+
+They pin memory for RDMA, bind memory to a NUMA node, and share GPU memory between
+processes.
+"""
 
 Amount = Annotated[
     str,
     Field(min_length=1, max_length=32),
-    Advice(not_a_string='must be a quantity of more than 0, as a string: "64Gi" of memory, "500m" of a processor; got {got}'),
+    Advice(
+        not_a_string=(
+            'must be a quantity of more than 0, as a string: "64Gi" of memory, '
+            '"500m" of CPU; got {got}'
+        )
+    ),
 ]
-"""A Kubernetes quantity; that it is one is checked by rule."""
+"""A Kubernetes quantity. A rule checks the syntax."""
 
 SeccompType = Literal["RuntimeDefault", "Unconfined", "Localhost"]
 NodeTaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
@@ -27,34 +47,39 @@ class HugePages(ResourceModel):
     size: Literal["2Mi", "1Gi"]
     """Size of a page."""
     amount: Amount
-    """How much of them a pod gets, such as `4Gi`."""
+    """Amount per pod, such as `4Gi`."""
 
 
 class PolicyVariable(ResourceModel):
-    """A variable for the transports of this hardware, such as NCCL and UCX."""
+    """An environment variable for transports such as NCCL and UCX."""
 
     name: Name63
-    """Name of the variable; one that the engine's owner sets too keeps the owner's value."""
+    """Name of the variable; a value of the engine's owner has precedence."""
     value: Annotated[str, Field(max_length=256)]
     """Its value."""
 
 
 class ComputeAmounts(ResourceModel):
-    """Processor, memory and scratch space of a container."""
+    """CPU, memory and scratch space of a container."""
 
     cpu: Amount | None = None
-    """Processors."""
+    """CPUs."""
     memory: Amount | None = None
-    """Memory, that of `/dev/shm` included."""
+    """Memory, including `/dev/shm`."""
     ephemeral_storage: Amount | None = Field(default=None, alias="ephemeral-storage")
     """Scratch space."""
 
 
 class ComputeResources(ResourceModel):
-    """What an engine's container requests, and what it may use at most."""
+    """Requests and limits of an engine's container, per device that the pod claims."""
 
+    device: Name253 | None = None
+    """`deviceClassName` or `resourceName` of the counted devices.
+
+    Absent: the first device of the class. A pod without such devices counts as one.
+    """
     requests: ComputeAmounts | None = None
-    """Instead of the setting `workloads.engineRequests`, amount by amount."""
+    """Amounts that replace those in the setting `workloads.engineRequests`."""
     limits: ComputeAmounts | None = None
     """Absent means none."""
 
@@ -65,57 +90,107 @@ class RdmaDevice(ResourceModel):
     resource_name: Name253
     """Extended resource, such as `rdma/hca_shared_devices_a`."""
     count: Annotated[Whole, Field(ge=1, le=64)] = 1
-    """How many each pod gets."""
+    """Number per pod."""
 
 
 class SeccompProfile(ResourceModel):
-    """Which system calls a pod may make."""
+    """The permitted system calls of a pod."""
 
     type: SeccompType = "RuntimeDefault"
     """Unconfined allows all."""
     localhost_profile: Name253 | None = None
-    """Path of the profile on the node; needed for Localhost."""
+    """Path of the profile on the node; required for Localhost."""
 
 
 class NodeToleration(ResourceModel):
-    """A taint of nodes of this class that engines tolerate. Nodes with taints that they do not tolerate count as occupied."""
+    """A node taint that engine pods tolerate.
+
+    Nodes with other taints count as occupied.
+    """
 
     key: NonEmpty
     """Key of the taint."""
     operator: Literal["Exists", "Equal"] = "Exists"
     """Exists ignores the value."""
     value: Name63 | None = None
-    """Needed for Equal."""
+    """Required for Equal."""
     effect: NodeTaintEffect | None = None
     """Absent matches every effect."""
 
 
 class PodPolicy(ResourceModel):
-    """What engine pods on nodes of this class get beside what every engine pod has. A change reaches pods that are made after it."""
+    """Settings of engine pods on nodes of this class, in addition to the defaults.
+
+    A change applies to new pods.
+    """
 
     capabilities: Annotated[tuple[Capability, ...], Field(max_length=3)] | None = None
-    """Linux capabilities of the engine. Namespaces must allow them: Pod Security `baseline` does not."""
-    hugepages: Annotated[tuple[HugePages, ...], Field(max_length=2), MapKeys(("size",), "page size")] | None = None
+    """Linux capabilities of the engine. Pod Security `baseline` does not allow them."""
+    hugepages: (
+        Annotated[
+            tuple[HugePages, ...], Field(max_length=2), MapKeys(("size",), "page size")
+        ]
+        | None
+    ) = None
     """Huge pages of the node."""
-    env: Annotated[tuple[PolicyVariable, ...], Field(max_length=32), MapKeys(("name",), "variable")] | None = None
-    """Variables in front of those of the engine's owner."""
+    env: (
+        Annotated[
+            tuple[PolicyVariable, ...],
+            Field(max_length=32),
+            MapKeys(("name",), "variable"),
+        ]
+        | None
+    ) = None
+    """Environment variables, placed before the variables of the engine's owner."""
     resources: ComputeResources | None = None
-    """Processor and memory of an engine."""
-    rdma: Annotated[tuple[RdmaDevice, ...], Field(max_length=8), MapKeys(("resourceName",), "resource")] | None = None
-    """RDMA devices beside those that the engine claims."""
+    """CPU and memory of an engine."""
+    rdma: (
+        Annotated[
+            tuple[RdmaDevice, ...],
+            Field(max_length=8),
+            MapKeys(("resourceName",), "resource"),
+        ]
+        | None
+    ) = None
+    """RDMA devices, in addition to the claimed devices."""
     seccomp: SeccompProfile | None = None
     """Absent means RuntimeDefault."""
     runtime_class_name: Name253 | None = None
     """RuntimeClass of the pods; it must exist on the cluster."""
     shm_size: Amount | None = None
     """Size limit of `/dev/shm`, instead of the setting `workloads.shmSizeLimit`."""
-    tolerations: Annotated[tuple[NodeToleration, ...], Field(max_length=16)] | None = None
-    """Taints of the nodes that engines tolerate beside those of their devices."""
+    tolerations: Annotated[tuple[NodeToleration, ...], Field(max_length=16)] | None = (
+        None
+    )
+    """Node taints that engines tolerate, in addition to the taints of their devices."""
     service_account_name: Name253 | None = None
-    """ServiceAccount of the pods, for cloud identities; it must exist in their namespace. Its token is not mounted."""
+    """ServiceAccount of the pods in their namespace, for cloud identities.
+
+    It must exist. Its token is not mounted.
+    """
 
 
-def policies_by_pool(pools: Iterable[Mapping[str, Any]], classes: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Map each pool whose class grants anything to that, in wire form; `classes` has the specs of the classes that are known."""
-    granted = {pool["name"]: classes.get(pool["className"], {}).get("podPolicy") for pool in pools}
-    return {name: dict(policy) for name, policy in granted.items() if policy}
+def policies_by_pool(
+    pools: Iterable[Mapping[str, Any]], classes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Map each pool to the `podPolicy` of its class, in wire form, if it has one.
+
+    `classes` are the specs of the known classes. `resources.device` is filled in. It
+    stays absent if the first device of a class is a slot.
+    """
+    granted = {
+        pool["name"]: _with_device(classes.get(pool["className"], {})) for pool in pools
+    }
+    return {name: policy for name, policy in granted.items() if policy}
+
+
+def _with_device(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the policy of a class, with the devices that its resources are for."""
+    policy = dict(spec.get("podPolicy") or {})
+    resources = policy.get("resources")
+    devices: tuple[Mapping[str, Any], ...] = tuple(spec.get("devices") or ())
+    first = devices[0] if devices else {}
+    name = first.get("deviceClassName") or first.get("resourceName")
+    if resources and name and "device" not in resources:
+        policy["resources"] = {"device": name, **resources}
+    return policy

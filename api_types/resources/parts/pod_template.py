@@ -1,6 +1,7 @@
 """The part of a pod that users may write; the platform fills in the rest.
 
-What a Kubernetes pod has beyond this is absent on purpose: devices, placement, ports, probes and volumes follow from the other fields.
+Other fields of a Kubernetes pod are omitted on purpose: devices, placement, ports,
+probes and volumes are derived from other fields.
 """
 
 from collections.abc import Mapping
@@ -9,10 +10,23 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.parts import misplaced
-from api_types.resources.parts.base_types import Advice, Flag, Labels, MapKeys, NonEmpty, ResourceModel
+from api_types.resources.parts.base_types import (
+    Advice,
+    Flag,
+    Labels,
+    MapKeys,
+    NonEmpty,
+    ResourceModel,
+)
 
-_CACHE = "unknown field; weights are mounted from modelCacheRef, and the platform adds every other volume"
-_PLACEMENT = "unknown field; choose hardware through nodeSelector.devices and clusters through clusterSelector and tolerations"
+_CACHE = (
+    "unknown field; weights are mounted from modelCacheRef, and the platform adds "
+    "every other volume"
+)
+_PLACEMENT = (
+    "unknown field; choose hardware through nodeSelector.devices and clusters "
+    "through clusterSelector and tolerations"
+)
 _FIXED = "unknown field; the platform sets it"
 
 
@@ -42,16 +56,19 @@ class FieldRef(ResourceModel):
     """A field of the pod itself."""
 
     field_path: str
-    """Such as `status.podIP`."""
+    """JSON path, such as `status.podIP`."""
     api_version: str | None = None
     """Version of the pod schema that the path refers to."""
 
 
 class EnvVarSource(ResourceModel):
-    """Where the value of a variable comes from; exactly one source."""
+    """The source of a variable's value; exactly one is set."""
 
     refused_fields: ClassVar[Mapping[str, str]] = {
-        "resourceFieldRef": "unknown field; the platform sets the container's resources, so there is nothing to refer to"
+        "resourceFieldRef": (
+            "unknown field; the platform sets the container's resources, so there "
+            "is nothing to refer to"
+        )
     }
 
     secret_key_ref: SecretKeyRef | None = None
@@ -70,7 +87,7 @@ class EnvVar(ResourceModel):
     value: str | None = None
     """The value itself."""
     value_from: EnvVarSource | None = None
-    """Where the value comes from, instead of `value`."""
+    """The source of the value, instead of `value`."""
 
 
 class EngineContainer(ResourceModel):
@@ -78,7 +95,7 @@ class EngineContainer(ResourceModel):
 
     refused_fields: ClassVar[Mapping[str, str]] = {
         "resources": "unknown field; request GPUs through nodeSelector.devices",
-        "ports": "unknown field; engines serve on port 8000 by convention",
+        "ports": "unknown field; engines serve on port 8000 unless engines[].profile.port is set",
         "volumeMounts": _CACHE,
         "envFrom": "unknown field; list the variables in env",
         **dict.fromkeys(("imagePullPolicy", "readinessProbe", "workingDir"), _FIXED),
@@ -98,7 +115,10 @@ class EngineContainer(ResourceModel):
     """Entry point, passed through."""
     args: tuple[str, ...] | None = None
     """Engine flags, passed through."""
-    env: Annotated[tuple[EnvVar, ...], MapKeys(("name",), "variable", unique=False)] | None = None
+    env: (
+        Annotated[tuple[EnvVar, ...], MapKeys(("name",), "variable", unique=False)]
+        | None
+    ) = None
     """Environment variables."""
 
 
@@ -110,7 +130,7 @@ class LocalObjectReference(ResourceModel):
 
 
 class PodSpec(ResourceModel):
-    """What runs in the pod."""
+    """The content of the pod."""
 
     refused_fields: ClassVar[Mapping[str, str]] = {
         "volumes": _CACHE,
@@ -118,13 +138,19 @@ class PodSpec(ResourceModel):
         **dict.fromkeys(("affinity", "nodeSelector", "tolerations"), _PLACEMENT),
         "hostNetwork": _FIXED,
         "terminationGracePeriodSeconds": misplaced.DRAIN,
-        **dict.fromkeys(("runtimeClassName", "securityContext", "serviceAccountName"), misplaced.PLATFORM),
+        **dict.fromkeys(
+            ("runtimeClassName", "securityContext", "serviceAccountName"),
+            misplaced.PLATFORM,
+        ),
     }
 
     containers: Annotated[
         tuple[EngineContainer, ...],
         Field(min_length=1, max_length=1),
-        Advice(too_few="exactly 1 container is supported, got {got}", too_many="exactly 1 container is supported, got {got}"),
+        Advice(
+            too_few="exactly 1 container is supported, got {got}",
+            too_many="exactly 1 container is supported, got {got}",
+        ),
     ]
     """The engine."""
     image_pull_secrets: tuple[LocalObjectReference, ...] | None = None
@@ -135,8 +161,13 @@ class PodMetadata(ResourceModel):
     """Metadata of the pod."""
 
     labels: Labels | None = None
-    """Pod labels; the reserved prefix modelplane.ai/ is refused."""
-    annotations: Annotated[dict[str, Annotated[str, Field(max_length=8192)]], Field(max_length=32)] | None = None
+    """Pod labels; the prefix modelplane.ai/ is rejected."""
+    annotations: (
+        Annotated[
+            dict[str, Annotated[str, Field(max_length=8192)]], Field(max_length=32)
+        ]
+        | None
+    ) = None
     """Pod annotations."""
 
 
@@ -146,4 +177,4 @@ class PodTemplate(ResourceModel):
     metadata: PodMetadata | None = None
     """Labels and annotations of the pod."""
     spec: Annotated[PodSpec, Advice(missing="required; a member needs a pod to run")]
-    """What runs in it."""
+    """The content of the pod."""

@@ -1,22 +1,24 @@
-"""Which ModelCaches a template names."""
+"""The ModelCaches that a template refers to."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def model_cache(spec: Mapping[str, Any]) -> str:
-    """Name the cache of the model of a replica's spec, or of its template, in its wire form; empty if it names none."""
+    """Return the cache of the model in the wire form of a replica's spec, or ""."""
     name: str = (spec.get("modelCacheRef") or {}).get("name") or ""
     return name
 
 
 def adapter_caches(spec: Mapping[str, Any]) -> list[str]:
-    """Name the caches of all adapters of such a spec, sorted; that of the model is not one of them."""
-    engines = spec.get("engines") or ()
-    named = [(adapter.get("modelCacheRef") or {}).get("name") or "" for engine in engines for adapter in engine.get("adapters") or ()]
-    return sorted(set(named) - {"", model_cache(spec)})
+    """Return the caches of all adapters in the same spec, sorted, without the model's."""
+    names: set[str] = set()
+    for engine in spec.get("engines") or ():
+        for adapter in engine.get("adapters") or ():
+            names.add((adapter.get("modelCacheRef") or {}).get("name") or "")
+    return sorted(names - {"", model_cache(spec)})
 
 
 def referenced_caches(spec: Mapping[str, Any]) -> list[str]:
-    """Name every cache that such a spec needs, that of the model first."""
+    """Return every cache that the same spec needs, the model's first."""
     return [name for name in (model_cache(spec), *adapter_caches(spec)) if name]

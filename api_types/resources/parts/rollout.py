@@ -1,4 +1,4 @@
-"""How replicas are changed and moved: the budgets of a rollout and of a drain."""
+"""The budgets of a rollout and of a drain."""
 
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
@@ -6,30 +6,38 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from api_types.resources.parts import misplaced
-from api_types.resources.parts.base_types import Flag, IntOrPercent, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    Flag,
+    IntOrPercent,
+    ResourceModel,
+    Whole,
+)
 
 
 class Rollout(ResourceModel):
-    """How a changed template reaches the replicas."""
+    """How replicas get a changed template."""
 
     type: Literal["Rolling", "AllAtOnce"] = "Rolling"
     """Rolling changes a few replicas at a time."""
     max_unavailable: IntOrPercent | None = None
-    """Replicas that may be unavailable at once, rounded down; absent takes the fleet's setting."""
+    """Replicas that may be unavailable at once, rounded down.
+
+    Absent: the fleet's setting.
+    """
     max_surge: IntOrPercent = 0
-    """Replicas that may exist beyond the wanted count, rounded up."""
+    """Replicas that may exist in addition to the wanted count, rounded up."""
     partition: Annotated[Whole, Field(ge=0)] = 0
     """Replicas of lower rank keep the old template; rank is the order by cluster and index."""
     paused: Flag = False
-    """True stops the rollout where it is."""
+    """True pauses the rollout."""
 
 
 class DrainBudget(ResourceModel):
-    """How fast replicas are moved off a cluster that is drained."""
+    """How fast replicas move off a drained cluster."""
 
     refused_fields: ClassVar[Mapping[str, str]] = misplaced.IN_DRAIN_BUDGET
 
     max_unavailable: IntOrPercent = "100%"
-    """Replicas that may be evicted and not yet replaced at once."""
+    """Replicas that may be evicted at once before their replacement is ready."""
     deadline_seconds: Annotated[Whole, Field(ge=0)] | None = None
-    """After it the rest are evicted regardless; absent means no deadline."""
+    """Time after which the remaining replicas are evicted; absent means no deadline."""

@@ -5,7 +5,15 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from api_types.limits import AFFINITY_TERMS_MAX, SPREADS_MAX
-from api_types.resources.parts.base_types import LabelSelector, MapKeys, Name63, Name253, NonEmpty, ResourceModel, Whole
+from api_types.resources.parts.base_types import (
+    LabelSelector,
+    MapKeys,
+    Name63,
+    Name253,
+    NonEmpty,
+    ResourceModel,
+    Whole,
+)
 
 Profile = Literal["default", "balanced", "dense", "cheap", "near", "resilient"]
 
@@ -16,25 +24,28 @@ class TopologySpread(ResourceModel):
     topology_key: NonEmpty
     """Label of InferenceClusters whose values are the domains."""
     max_skew: Annotated[Whole, Field(ge=1)] = 1
-    """The most by which two domains may differ."""
+    """The maximum difference between two domains."""
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
     """Whether it is required or preferred."""
     min_domains: Annotated[Whole, Field(ge=1)] | None = None
     """Domains that must exist before the lowest count may be above zero."""
 
 
-class AffinityTerm(ResourceModel):
+class ReplicaAffinityTerm(ResourceModel):
     """Replicas of other deployments, and the domain that counts as the same place."""
 
     topology_key: NonEmpty | None = None
-    """Label of InferenceClusters; equal values are one domain. Absent makes each cluster its own domain."""
+    """Label of InferenceClusters; equal values are one domain.
+
+    Absent: one per cluster.
+    """
     selector: LabelSelector
-    """Labels of the deployments meant."""
+    """Labels of the other deployments."""
     namespaces: tuple[Name63, ...] | None = None
     """Their namespaces; absent means this deployment's own."""
 
 
-class WeightedAffinityTerm(AffinityTerm):
+class WeightedReplicaAffinityTerm(ReplicaAffinityTerm):
     """A preferred affinity with its weight."""
 
     weight: Annotated[Whole, Field(ge=1, le=100)]
@@ -42,33 +53,47 @@ class WeightedAffinityTerm(AffinityTerm):
 
 
 class Affinity(ResourceModel):
-    """Replicas of other deployments to be placed with, or apart from."""
+    """Replicas of other deployments for co-location or separation."""
 
-    required: Annotated[tuple[AffinityTerm, ...], Field(max_length=AFFINITY_TERMS_MAX)] | None = None
-    """A cluster that violates one is not used."""
-    preferred: Annotated[tuple[WeightedAffinityTerm, ...], Field(max_length=AFFINITY_TERMS_MAX)] | None = None
-    """They order the clusters that remain."""
+    required: (
+        Annotated[tuple[ReplicaAffinityTerm, ...], Field(max_length=AFFINITY_TERMS_MAX)]
+        | None
+    ) = None
+    """Terms that a cluster must satisfy."""
+    preferred: (
+        Annotated[
+            tuple[WeightedReplicaAffinityTerm, ...],
+            Field(max_length=AFFINITY_TERMS_MAX),
+        ]
+        | None
+    ) = None
+    """Terms that order the remaining clusters."""
 
 
 class Scheduling(ResourceModel):
     """Placement policy of one deployment."""
 
     profile: Profile | None = None
-    """How clusters are ordered; absent takes the fleet's."""
+    """The order of clusters; absent means the fleet's profile."""
     priority_class_name: Name253 | None = None
     """Priority class of the fleet policy."""
     preemption_policy: Literal["Never", "LowerPriority"] = "Never"
     """Whether it may evict replicas of lower priority."""
     min_available: Annotated[Whole, Field(ge=0)] | None = None
-    """Replicas that preemption by others must not evict."""
+    """Replicas that other deployments must not preempt."""
     topology_spread: (
-        Annotated[tuple[TopologySpread, ...], Field(max_length=SPREADS_MAX), MapKeys(("topologyKey",), "constraint")] | None
+        Annotated[
+            tuple[TopologySpread, ...],
+            Field(max_length=SPREADS_MAX),
+            MapKeys(("topologyKey",), "constraint"),
+        ]
+        | None
     ) = None
     """Even spread over domains."""
     affinity: Affinity | None = None
-    """What to be placed with."""
+    """Deployments to be co-located with."""
     anti_affinity: Affinity | None = None
-    """What to be placed apart from."""
+    """Deployments to be separated from."""
     network_domain: Literal["Required", "Preferred", "Ignore"] = "Ignore"
     """Whether the engines of a PrefillDecode replica share one fast network."""
     gang_replicas: Annotated[Whole, Field(ge=1)] | None = None

@@ -1,4 +1,4 @@
-"""Where the pods of one copy of an engine are, relative to one another, and which of a pod's devices belong together."""
+"""The locality of an engine's pods and of the devices of one pod."""
 
 from typing import Annotated, Literal
 
@@ -9,40 +9,70 @@ from api_types.resources.parts.base_types import Flag, Name63, Name253, Resource
 
 
 class TopologyDomain(ResourceModel):
-    """All pods of a copy on nodes with one value of a label, such as one rack."""
+    """Places all pods of a copy on nodes with one value of a label, such as one rack."""
 
     node_label: Annotated[str, Field(min_length=1, max_length=317)]
-    """Label of the clusters' nodes; nodes with one value of it are one domain."""
+    """Label of the clusters' nodes; nodes with the same value are one domain."""
     mode: Literal["Required", "Preferred"] = "Required"
-    """Required: pods wait until one domain has room for them. Preferred: they may be spread over several."""
+    """Required: pods wait for a domain with enough room.
+
+    Preferred: they may be spread.
+    """
     exclusive: Flag = False
-    """True if no two copies may share a domain. Only on clusters without a queueing scheduler, and only with mode Required."""
+    """True if no two copies may share a domain.
+
+    Only on clusters without a queueing scheduler, and only with mode Required.
+    """
     topology_name: Name253 | None = None
-    """The Topology object that has the label as a level. KAI needs it; Kueue has its own in the ResourceFlavor."""
+    """The Topology object with the label as a level; required for KAI.
+
+    Kueue has its own in the ResourceFlavor.
+    """
 
 
 class DeviceConstraint(ResourceModel):
-    """Devices of a pod that must agree in an attribute, such as a GPU and a network card behind one PCIe root."""
+    """Devices of a pod that must have the same value of an attribute.
+
+    An example is a GPU and a network card behind one PCIe root.
+    """
 
     match_attribute: Annotated[str, Field(min_length=1, max_length=96)]
-    """Attribute with its domain, such as `resource.kubernetes.io/pcieRoot`; devices without it are not used."""
-    requests: Annotated[tuple[Name63, ...], Field(min_length=1, max_length=REQUESTS_MAX)] | None = None
-    """Names of device requests of this engine; absent means all of them."""
+    """Attribute with its domain, such as `resource.kubernetes.io/pcieRoot`.
+
+    Devices without the attribute are not used.
+    """
+    requests: (
+        Annotated[tuple[Name63, ...], Field(min_length=1, max_length=REQUESTS_MAX)]
+        | None
+    ) = None
+    """Names of device requests of this engine; absent means all."""
 
 
 class ComputeDomain(ResourceModel):
-    """Memory that GPUs of several nodes share over NVLink: a ComputeDomain of the NVIDIA DRA driver for the whole engine."""
+    """Memory that GPUs of several nodes share over NVLink.
+
+    The NVIDIA DRA driver provides a ComputeDomain for the whole engine.
+    """
 
     channels: Literal["Single", "All"] = "Single"
     """IMEX channels that each pod with devices gets."""
 
 
 class Topology(ResourceModel):
-    """How close together an engine's pods and their devices are."""
+    """The locality of an engine's pods and their devices."""
 
     domain: TopologyDomain | None = None
     """Keeps the pods of a copy together. Only for a Leader with Workers."""
-    device_constraints: Annotated[tuple[DeviceConstraint, ...], Field(min_length=1, max_length=DEVICE_CONSTRAINTS_MAX)] | None = None
+    device_constraints: (
+        Annotated[
+            tuple[DeviceConstraint, ...],
+            Field(min_length=1, max_length=DEVICE_CONSTRAINTS_MAX),
+        ]
+        | None
+    ) = None
     """Keeps the devices of a pod together, in its claim."""
     compute_domain: ComputeDomain | None = None
-    """Shares GPU memory between the nodes of the engine; the cluster must serve ComputeDomain."""
+    """Shares GPU memory between the nodes of the engine.
+
+    The cluster must serve ComputeDomain.
+    """

@@ -1,15 +1,18 @@
-"""Rules over more than one field, or over more than a type and a bound.
+"""Rules over several fields, or beyond a type and a bound.
 
-They run after structure and defaults, at admission only: a stored object is read back without them, because a new rule must not make a
-stored object unreadable. Each rule gets one object of the manifest with its location, and yields its findings.
+They run after structure and defaults, and only at admission: stored objects are loaded
+without them, because a new rule must not make a stored object unreadable. Each rule
+gets one object of the manifest with its location, and yields its findings.
 """
 
+from api_types.resources.parts.base_types import ResourceModel
 from api_types.validation.rules import (
     adapters,
     caches,
     clusters,
     devices,
     disruption,
+    engine_programs,
     engines,
     hydration,
     metadata,
@@ -19,7 +22,7 @@ from api_types.validation.rules import (
     routing,
     topology,
 )
-from api_types.validation.rules.rule import Rules
+from api_types.validation.rules.rule import Rule, Rules
 
 _GROUPS: tuple[Rules, ...] = (
     metadata.RULES,
@@ -27,6 +30,7 @@ _GROUPS: tuple[Rules, ...] = (
     pod_policy.RULES,
     clusters.RULES,
     engines.RULES,
+    engine_programs.RULES,
     disruption.RULES,
     topology.RULES,
     adapters.RULES,
@@ -36,4 +40,14 @@ _GROUPS: tuple[Rules, ...] = (
     hydration.RULES,
     references.RULES,
 )
-RULES: Rules = {kind: tuple(rule for group in _GROUPS for rule in group.get(kind, ())) for group in _GROUPS for kind in group}
+
+
+def _merged() -> Rules:
+    merged: dict[type[ResourceModel], tuple[Rule, ...]] = {}
+    for group in _GROUPS:
+        for model, rules in group.items():
+            merged[model] = (*merged.get(model, ()), *rules)
+    return merged
+
+
+RULES: Rules = _merged()

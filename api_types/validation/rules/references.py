@@ -1,11 +1,24 @@
-"""Rules for what names another object: a name that none can have would wait for ever for it, or become part of a path."""
+"""Rules for references to other objects.
+
+A workflow would wait forever for an object whose name is invalid. The name may also
+become part of a path.
+"""
 
 import re
 
-from api_types.resources.model_cache import AuthSecret, CacheVolume, OciModel, S3AuthSecret
+from api_types.resources.model_cache import (
+    AuthSecret,
+    CacheVolume,
+    OciModel,
+    S3AuthSecret,
+)
 from api_types.resources.model_deployment import ModelCacheRef
 from api_types.resources.parts.hydration import Hydration, ImagePullSecret, KeyReference
-from api_types.resources.parts.pod_template import ConfigMapKeyRef, LocalObjectReference, SecretKeyRef
+from api_types.resources.parts.pod_template import (
+    ConfigMapKeyRef,
+    LocalObjectReference,
+    SecretKeyRef,
+)
 from api_types.validation.rules.metadata import is_dns_subdomain
 from api_types.validation.rules.rule import Findings, RuleContext, Rules
 
@@ -22,42 +35,57 @@ def _name(name: str | None, context: RuleContext, *at: str) -> Findings:
 
 
 def _key(key: str, context: RuleContext) -> Findings:
-    # As Kubernetes: each key becomes the name of a file where the object is mounted.
+    # As in Kubernetes: each key becomes a file name in volumes with the object.
     if len(key) > _KEY_MAX or not _KEY.fullmatch(key):
         yield context.error(_NOT_A_KEY, "key")
     elif key == "." or key.startswith(".."):
         yield context.error(_A_FOLDER, "key")
 
 
-def object_can_exist(reference: ImagePullSecret | LocalObjectReference | ModelCacheRef, context: RuleContext) -> Findings:
-    """Refuse names that no object can have."""
+def object_can_exist(
+    reference: ImagePullSecret | LocalObjectReference | ModelCacheRef,
+    context: RuleContext,
+) -> Findings:
+    """Reject names that no object can have."""
     yield from _name(reference.name, context, "name")
 
 
-def key_can_exist(reference: AuthSecret | S3AuthSecret | KeyReference | SecretKeyRef | ConfigMapKeyRef, context: RuleContext) -> Findings:
-    """Refuse names and keys that no Secret and no ConfigMap can have."""
+def key_can_exist(
+    reference: AuthSecret
+    | S3AuthSecret
+    | KeyReference
+    | SecretKeyRef
+    | ConfigMapKeyRef,
+    context: RuleContext,
+) -> Findings:
+    """Reject names and keys that no Secret or ConfigMap can have."""
     yield from _name(reference.name, context, "name")
     yield from _key(reference.key, context)
 
 
 def pull_secret_can_exist(model: OciModel, context: RuleContext) -> Findings:
-    """Refuse a name that no Secret can have."""
+    """Reject a name that no Secret can have."""
     yield from _name(model.pull_secret, context, "pullSecret")
 
 
 def service_account_can_exist(hydration: Hydration, context: RuleContext) -> Findings:
-    """Refuse a name that no ServiceAccount can have."""
+    """Reject a name that no ServiceAccount can have."""
     yield from _name(hydration.service_account_name, context, "serviceAccountName")
 
 
 def storage_class_can_exist(volume: CacheVolume, context: RuleContext) -> Findings:
-    """Refuse a name that no StorageClass can have."""
+    """Reject a name that no StorageClass can have."""
     yield from _name(volume.storage_class_name, context, "storageClassName")
 
 
 RULES: Rules = {
-    **dict.fromkeys((ImagePullSecret, LocalObjectReference, ModelCacheRef), (object_can_exist,)),
-    **dict.fromkeys((AuthSecret, S3AuthSecret, KeyReference, SecretKeyRef, ConfigMapKeyRef), (key_can_exist,)),
+    **dict.fromkeys(
+        (ImagePullSecret, LocalObjectReference, ModelCacheRef), (object_can_exist,)
+    ),
+    **dict.fromkeys(
+        (AuthSecret, S3AuthSecret, KeyReference, SecretKeyRef, ConfigMapKeyRef),
+        (key_can_exist,),
+    ),
     OciModel: (pull_secret_can_exist,),
     Hydration: (service_account_can_exist,),
     CacheVolume: (storage_class_can_exist,),

@@ -12,25 +12,33 @@ Check = Callable[[str], str | None]
 
 @dataclass(frozen=True)
 class Checks:
-    """Checks that this package may not import and gets from its caller; each returns the problem with a text, or None."""
+    """Checks that this package may not import, passed by its caller.
+
+    Each returns the problem with a text, or None.
+    """
 
     selector: Check
     """The full static check of a CEL device selector."""
     selector_cost: Callable[[str], int]
-    """What a selector that passes the check may cost, its patterns included."""
+    """The maximum cost of a valid selector, including its patterns."""
     quantity: Check
-    """Whether a text is a Kubernetes quantity."""
+    """The check of a Kubernetes quantity."""
     version: Check
-    """Whether a text is a strict semantic version."""
+    """The check of a strict semantic version."""
 
 
-NO_CHECKS = Checks(selector=lambda _: None, selector_cost=lambda _: 0, quantity=lambda _: None, version=lambda _: None)
-"""Accepts all three: for reading back what was admitted before."""
+NO_CHECKS = Checks(
+    selector=lambda _: None,
+    selector_cost=lambda _: 0,
+    quantity=lambda _: None,
+    version=lambda _: None,
+)
+"""Accepts all texts, for loading objects that were admitted before."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule reports at a location. A warning does not reject the object."""
+    """A rule's error or warning at a location. A warning does not reject the object."""
 
     loc: Loc
     text: str
@@ -39,18 +47,21 @@ class Finding:
 
 @dataclass(frozen=True)
 class RuleContext:
-    """The location of the object that a rule checks, its manifest, and the checks that the rule may call."""
+    """The location of the checked object, its manifest, and the checks for the rule."""
 
     at: Loc
     manifest: Manifest
     checks: Checks
 
     def error(self, text: str, *below: str | int) -> Finding:
-        """Reject the object because of a field below this location, or of the location itself."""
+        """Return an error about this location or a field below it.
+
+        It rejects the object.
+        """
         return Finding((*self.at, *below), text)
 
     def warning(self, text: str, *below: str | int) -> Finding:
-        """Accept the object with a warning about a field below this location."""
+        """Return a warning about this location or a field below it."""
         return Finding((*self.at, *below), text, is_warning=True)
 
 
@@ -60,5 +71,9 @@ Rules = Mapping[type[ResourceModel], tuple[Rule, ...]]
 
 
 def set_fields(block: ResourceModel, *attributes: str) -> list[str]:
-    """Give the wire names of those attributes that are set."""
-    return [type(block).model_fields[name].alias or name for name in attributes if getattr(block, name) is not None]
+    """Return the wire names of the attributes that are set."""
+    return [
+        type(block).model_fields[name].alias or name
+        for name in attributes
+        if getattr(block, name) is not None
+    ]

@@ -1,4 +1,4 @@
-"""Rules for the topology of an engine, on a ModelDeployment and on a ModelReplica alike."""
+"""Rules for the topology of an engine, for ModelDeployment and ModelReplica."""
 
 import re
 from collections import Counter
@@ -14,54 +14,97 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,31}")
 
 
 def node_label_problem(label: str) -> str:
-    """Say why a text is no label key of nodes; empty if it is one."""
+    """Return the reason why a text is not a label key of nodes, or ""."""
+    problem = label_key_problem(label)
+    if not problem:
+        return ""
     return (
-        f"must be the key of a node label, such as topology.kubernetes.io/zone: {problem}" if (problem := label_key_problem(label)) else ""
+        "must be the key of a node label, such as topology.kubernetes.io/zone: "
+        f"{problem}"
     )
 
 
 def attribute_problem(attribute: str) -> str:
-    """Say why a text is no attribute of devices with its domain; empty if it is one."""
+    """Return the reason why a text is not a qualified device attribute, or ""."""
     domain, slash, name = attribute.partition("/")
-    if slash and len(domain) <= _DOMAIN_MAX and is_dns_subdomain(domain) and _IDENTIFIER.fullmatch(name):
+    if (
+        slash
+        and len(domain) <= _DOMAIN_MAX
+        and is_dns_subdomain(domain)
+        and _IDENTIFIER.fullmatch(name)
+    ):
         return ""
-    return f'must be <domain>/<name>, such as resource.kubernetes.io/pcieRoot, got "{attribute}"'
+    return (
+        "must be <domain>/<name>, such as resource.kubernetes.io/pcieRoot, "
+        f'got "{attribute}"'
+    )
 
 
-def domain_needs_a_gang(engine: Engine | ReplicaEngine, context: RuleContext) -> Findings:
-    """Refuse a domain for a copy that is one pod."""
-    if engine.topology and engine.topology.domain and all(member.role == "Standalone" for member in engine.members):
-        yield context.error("only a Leader and Worker engine has several pods in a copy; remove domain", "topology", "domain")
+def domain_needs_a_gang(
+    engine: Engine | ReplicaEngine, context: RuleContext
+) -> Findings:
+    """Reject a domain if each copy is a single pod."""
+    if (
+        engine.topology
+        and engine.topology.domain
+        and all(member.role == "Standalone" for member in engine.members)
+    ):
+        yield context.error(
+            "only a Leader and Worker engine has several pods in a copy; remove domain",
+            "topology",
+            "domain",
+        )
 
 
 def constraints_name_requests(engine: Engine, context: RuleContext) -> Findings:
-    """Refuse constraints on requests that no member makes."""
-    known = {request.name for member in engine.members if member.node_selector for request in member.node_selector.devices}
-    for index, constraint in enumerate((engine.topology and engine.topology.device_constraints) or ()):
+    """Reject constraints on requests that no member has."""
+    known = set()
+    for member in engine.members:
+        if member.node_selector:
+            known |= {request.name for request in member.node_selector.devices}
+    shown = ", ".join(sorted(known)) or "none"
+    constraints = engine.topology.device_constraints if engine.topology else None
+    for index, constraint in enumerate(constraints or ()):
         for name in constraint.requests or ():
             if name not in known:
-                shown = ", ".join(sorted(known)) or "none"
-                text = f'no member of the engine requests "{name}"; its requests are: {shown}'
-                yield context.error(text, "topology", "deviceConstraints", index, "requests")
+                text = (
+                    f'no member of the engine requests "{name}"; '
+                    f"its requests are: {shown}"
+                )
+                yield context.error(
+                    text, "topology", "deviceConstraints", index, "requests"
+                )
 
 
 def domain_is_usable(domain: TopologyDomain, context: RuleContext) -> Findings:
-    """Require a label key, a name that an object can have, and mode Required for an exclusive domain."""
-    if problem := node_label_problem(domain.node_label):
+    """Require a label key and a valid name, and mode Required for exclusive domains."""
+    problem = node_label_problem(domain.node_label)
+    if problem:
         yield context.error(problem, "nodeLabel")
     if domain.topology_name is not None and not is_dns_subdomain(domain.topology_name):
-        yield context.error("not the name of a Topology; use lower-case letters, digits, '-' and '.', at most 253", "topologyName")
+        yield context.error(
+            "not the name of a Topology; "
+            "use lower-case letters, digits, '-' and '.', at most 253",
+            "topologyName",
+        )
     if domain.exclusive and domain.mode != "Required":
-        yield context.error(f"an exclusive domain needs mode Required, got {domain.mode}", "exclusive")
+        yield context.error(
+            f"an exclusive domain needs mode Required, got {domain.mode}", "exclusive"
+        )
 
 
-def constraint_is_usable(constraint: DeviceConstraint, context: RuleContext) -> Findings:
-    """Require an attribute as DRA reads it, and each request once."""
-    if problem := attribute_problem(constraint.match_attribute):
+def constraint_is_usable(
+    constraint: DeviceConstraint, context: RuleContext
+) -> Findings:
+    """Require a valid DRA attribute, and each request once."""
+    problem = attribute_problem(constraint.match_attribute)
+    if problem:
         yield context.error(problem, "matchAttribute")
     for name, times in Counter(constraint.requests or ()).items():
         if times > 1:
-            yield context.error(f'"{name}" is there {times} times; name each request once', "requests")
+            yield context.error(
+                f'"{name}" is listed {times} times; list each request once', "requests"
+            )
 
 
 RULES: Rules = {

@@ -1,6 +1,7 @@
-"""A field that a message leaves out has one meaning, in recorded histories and from older senders.
+"""The defaults of omitted fields in recorded histories and older messages.
 
-Another default would change the meaning of these messages for the workflows that read them.
+Another default would change the meaning of these messages for the workflows that read
+them.
 """
 
 import importlib
@@ -11,7 +12,7 @@ from typing import Any
 from api_types import messages
 from api_types.base import Message
 
-# All other fields mean an empty value: no text, zero, False, None, or no items.
+# All other fields default to an empty value: "", 0, False, None, or no items.
 MEANING = {
     "CacheSite.scheduler_type": "none",
     "CacheSite.present": True,
@@ -27,6 +28,7 @@ MEANING = {
     "CapacityQueue.active": True,
     "CloudObject.work": "Quick",
     "CloudObjectShown.phase": "Waiting",
+    "CloudObjectState.phase": "Waiting",
     "CloudReport.phase": "Pending",
     "CloudPlan.drift_seconds": 600,
     "CloudPlan.quota_seconds": 900,
@@ -90,9 +92,14 @@ def fields_of(model: type[Message]) -> Iterator[tuple[str, Any]]:
     for name in model.__annotations__.keys() & model.model_fields.keys():
         field = model.model_fields[name]
         if not field.is_required():
-            yield f"{model.__name__}.{name}", field.get_default(call_default_factory=True)
+            yield (
+                f"{model.__name__}.{name}",
+                field.get_default(call_default_factory=True),
+            )
 
 
-def test_a_field_that_is_left_out_is_empty_or_means_what_is_listed_here() -> None:
-    stated = {name: value for name, value in defaults() if not isinstance(value, Message)}
+def test_an_omitted_field_is_empty_or_has_a_listed_default() -> None:
+    stated = {
+        name: value for name, value in defaults() if not isinstance(value, Message)
+    }
     assert {name: value for name, value in stated.items() if value} == MEANING

@@ -1,7 +1,8 @@
-"""The largest lawful message of every type fits a payload, or is an item of a list that is split.
+"""The largest valid message of every type fits a payload, or its list is split.
 
-Every message of `api_types/messages` is built with each of its fields as large as admission and the workflows let it be, and texts that do
-not compress. Whoever adds a message or a field says here how large it may get.
+Every message of `api_types/messages` is built with each of its fields as large as
+admission and the workflows permit, and with texts that do not compress. A new message
+or field needs an entry here with its largest size.
 """
 
 import importlib
@@ -15,11 +16,25 @@ import pytest
 
 from api_types import messages
 from api_types.base import Message
-from api_types.limits import CLASS_BYTES_MAX, REPLICAS_MAX, ROUTE_BACKENDS_MAX, SELECTORS_BYTES_MAX
+from api_types.limits import (
+    CLASS_BYTES_MAX,
+    REPLICAS_MAX,
+    ROUTE_BACKENDS_MAX,
+    SELECTORS_BYTES_MAX,
+)
 from api_types.messages.delivery import SignalBatch, SignalRequest
-from api_types.messages.entities import SetSpec, SetTemplate, StartReplica, StartReplicas
+from api_types.messages.entities import (
+    SetSpec,
+    SetTemplate,
+    StartReplica,
+    StartReplicas,
+)
 from api_types.messages.gateway_work import ApplyRoute, RouteEntry
-from api_types.messages.routing import EntryEndpoints, SelectedEndpoint, ServiceEndpoints
+from api_types.messages.routing import (
+    EntryEndpoints,
+    SelectedEndpoint,
+    ServiceEndpoints,
+)
 from api_types.messages.scheduling import (
     Bound,
     KnownReplica,
@@ -31,7 +46,12 @@ from api_types.messages.scheduling import (
     ReplicaPlacement,
     ReportCluster,
 )
-from api_types.payloads.limits import MANIFEST_BYTES_MAX, PAYLOAD_BYTES_MAX, split_by_size, wire_size
+from api_types.payloads.limits import (
+    MANIFEST_BYTES_MAX,
+    PAYLOAD_BYTES_MAX,
+    split_by_size,
+    wire_size,
+)
 
 CLUSTERS = 400
 POOLS = 8
@@ -40,33 +60,52 @@ ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789"
 
 @cache
 def text(size: int, seed: object = "") -> str:
-    """Give a text that does not compress, the same for the same seed."""
-    return "".join(random.Random(f"{seed}/{size}").choices(ALPHABET, k=size))  # noqa: S311 - repeatable on purpose
+    """Return a text that does not compress.
+
+    It depends only on the seed and the size.
+    """
+    draws = random.Random(f"{seed}/{size}")  # noqa: S311 - repeatable on purpose
+    return "".join(draws.choices(ALPHABET, k=size))
 
 
-# What every replica of one deployment shares: its labels, selectors and environment.
+# The shared parts of all replicas of one deployment: labels, selectors, environment.
 LABELS = [(text(253, n), text(63, n)) for n in range(32)]
 
 
 @cache
 def requests() -> list[dict[str, Any]]:
-    """Give the requests of every member: as many, and as large, as admission allows."""
+    """Return the requests of a member, with the maximum number and size."""
     return [
-        {"name": text(63, n), "deviceClass": text(253, n), "count": 8, "selectors": [text(SELECTORS_BYTES_MAX // 8, n)]} for n in range(8)
+        {
+            "name": text(63, n),
+            "deviceClass": text(253, n),
+            "count": 8,
+            "selectors": [text(SELECTORS_BYTES_MAX // 8, n)],
+        }
+        for n in range(8)
     ]
 
 
 @cache
 def manifest() -> dict[str, Any]:
-    """Give a manifest of the largest size."""
+    """Return a manifest of the maximum size."""
     return {"spec": text(MANIFEST_BYTES_MAX - 100)}
 
 
 @cache
 def entry(replica: int) -> dict[str, Any]:
-    """Give the ledger entry of a replica: two engines of two members on pools of its own cluster."""
+    """Return the ledger entry of a replica with two engines of two members each.
+
+    Each replica is on the pools of its own cluster.
+    """
     members = [
-        {"role": role, "pool": text(63, f"{replica % CLUSTERS}/{role}"), "requests": requests(), "need": text(16), "draw": [[text(63), 8]]}
+        {
+            "role": role,
+            "pool": text(63, f"{replica % CLUSTERS}/{role}"),
+            "requests": requests(),
+            "need": text(16),
+            "draw": [[text(63), 8]],
+        }
         for role in ("Leader", "Worker")
     ]
     return {
@@ -76,7 +115,9 @@ def entry(replica: int) -> dict[str, Any]:
         "cluster": text(63, replica % CLUSTERS),
         "index": replica,
         "name": text(63, replica),
-        "engines": [{"engine": text(63, name), "members": members} for name in range(2)],
+        "engines": [
+            {"engine": text(63, name), "members": members} for name in range(2)
+        ],
         "template": text(16),
         "labels": [list(label) for label in LABELS],
         "origin": [text(36), text(60)],
@@ -89,7 +130,7 @@ def identity(replica: int) -> dict[str, Any]:
 
 
 def start(replica: int) -> StartReplica:
-    """Give the start of a replica whose environment has 130 kB."""
+    """Return the start of a replica whose environment has 130 kB."""
     return StartReplica(
         **identity(replica),
         namespace=text(63),
@@ -103,31 +144,65 @@ def start(replica: int) -> StartReplica:
 
 
 def placements(count: int) -> list[ReplicaPlacement]:
-    return [ReplicaPlacement(**identity(n), action="Create", entry=entry(n), after=[text(36, f"after {n}")]) for n in range(count)]
+    return [
+        ReplicaPlacement(
+            **identity(n),
+            action="Create",
+            entry=entry(n),
+            after=[text(36, f"after {n}")],
+        )
+        for n in range(count)
+    ]
 
 
 def evictions(count: int) -> list[ReplicaEviction]:
-    return [ReplicaEviction(uid=text(36, n), name=text(63, n), cluster=text(63, n % CLUSTERS), reason=text(200)) for n in range(count)]
+    return [
+        ReplicaEviction(
+            uid=text(36, n),
+            name=text(63, n),
+            cluster=text(63, n % CLUSTERS),
+            reason=text(200),
+        )
+        for n in range(count)
+    ]
 
 
 def report() -> ReportCluster:
-    """Report eight pools, each of another class of the largest size."""
-    metadata = {"annotations": {"a": text(MANIFEST_BYTES_MAX - 20_000)}, "labels": dict(LABELS)}
-    pools = [{"name": text(63, n), "nodes": 1_000, "devices": [{"attributes": text(CLASS_BYTES_MAX, n)}]} for n in range(POOLS)]
-    manifest = {"metadata": metadata, "spec": {"nodePools": [{"name": text(63, n)} for n in range(POOLS)]}, "status": {"gpuPools": pools}}
+    """Return a report of eight pools, each of another class of the maximum size."""
+    metadata = {
+        "annotations": {"a": text(MANIFEST_BYTES_MAX - 20_000)},
+        "labels": dict(LABELS),
+    }
+    pools = [
+        {
+            "name": text(63, n),
+            "nodes": 1_000,
+            "devices": [{"attributes": text(CLASS_BYTES_MAX, n)}],
+        }
+        for n in range(POOLS)
+    ]
+    manifest = {
+        "metadata": metadata,
+        "spec": {"nodePools": [{"name": text(63, n)} for n in range(POOLS)]},
+        "status": {"gpuPools": pools},
+    }
     return ReportCluster(name=text(63), uid=text(36), sequence=1, manifest=manifest)
 
 
 def selected(entry: int) -> list[SelectedEndpoint]:
     return [
         SelectedEndpoint(
-            name=text(63, f"{entry}/{n}"), url=text(1024, n), backend=text(63, n), rewrite_path=text(1024, n), cluster=text(63, n)
+            name=text(63, f"{entry}/{n}"),
+            url=text(1024, n),
+            backend=text(63, n),
+            rewrite_path=text(1024, n),
+            cluster=text(63, n),
         )
         for n in range(ROUTE_BACKENDS_MAX)
     ]
 
 
-# What bounds a collection or a tree of a message that has no largest instance below.
+# The bounds of messages that have no largest instance below.
 BOUNDS = {
     "CloudAudit": "LEFTOVERS_MAX of ids and short texts",
     "CloudObject": "the arguments of a few calls, of a pool at most",
@@ -141,8 +216,9 @@ BOUNDS = {
     "ObserveCloud": "OBJECTS_MAX of `CloudObject`",
     "PlanCloud": "a manifest, and CLASS_BYTES_MAX for each of eight pools",
     "Endpoint": "labels of a manifest",
-    "HoldSignals": "what one `SignalBatch` has for one receiver",
+    "HoldSignals": "the signals of one `SignalBatch` for one receiver",
     "EntrySelection": "labels of a manifest",
+    "ObservedNodes": "NODE_RESOURCES_MAX names",
     "ServiceReport": "the spec of a manifest",
     "GatewayFacts": "the number of networks",
     "GatewayChanged": "the number of networks",
@@ -178,7 +254,10 @@ BOUNDS = {
     "DeleteCacheObjects": "steps are constants",
     "CapacityPool": "a number per count of devices on a node",
     "CapacityQueue": "the names of one cluster's tenants and pools",
-    "CapacitySnapshot": "an item per pool and queue, packed admissions; `tests/activities/clusters/capacity/test_large_cluster.py`",
+    "CapacitySnapshot": (
+        "an item per pool and queue, packed admissions; "
+        "`tests/activities/clusters/capacity/test_large_cluster.py`"
+    ),
     "ClusterFacts": "kinds that we apply, and device classes of eight pools",
     "WatchCluster": "eight pools",
     "NodeLocal": "the spec of a manifest",
@@ -207,13 +286,18 @@ BOUNDS = {
     "ReplicaPlacement": "a part of an answer",
     "ReportClass": "CLASS_BYTES_MAX",
     "SetPolicy": "POLICY_BYTES_MAX",
-    "Version": "SUPERSEDED_MAX",
+    "MessageVersion": "SUPERSEDED_MAX",
 }
 
-# Made when a test asks for it: together they take most of a second, in each process that collects tests.
+# Created on demand: together they take most of a second, in each process that collects
+# tests.
 WHOLE: dict[str, Callable[[], Message]] = {
     "an answer with a thousand placements": lambda: PlacementResponse(
-        request_id=text(60), epoch=1, generation=1, placements=placements(REPLICAS_MAX), message=text(2_000)
+        request_id=text(60),
+        epoch=1,
+        generation=1,
+        placements=placements(REPLICAS_MAX),
+        message=text(2_000),
     ),
     "an answer that evicts a thousand replicas": lambda: PlacementResponse(
         request_id=text(60), epoch=1, generation=1, evictions=evictions(REPLICAS_MAX)
@@ -227,48 +311,90 @@ WHOLE: dict[str, Callable[[], Message]] = {
         wanted=REPLICAS_MAX,
         need={"engines": text(MANIFEST_BYTES_MAX)},
         kept=[
-            KnownReplica(uid=text(36, n), name=text(63, n), cluster=text(63, n % CLUSTERS), template=text(16, n % 3), ready=True)
+            KnownReplica(
+                uid=text(36, n),
+                name=text(63, n),
+                cluster=text(63, n % CLUSTERS),
+                template=text(16, n % 3),
+                ready=True,
+            )
             for n in range(REPLICAS_MAX)
         ],
         returned=[text(36, f"returned {n}") for n in range(REPLICAS_MAX)],
     ),
-    "the entries of a thousand started replicas": lambda: Bound(entries={entry(n)["uid"]: entry(n) for n in range(REPLICAS_MAX)}),
+    "the entries of a thousand started replicas": lambda: Bound(
+        entries={entry(n)["uid"]: entry(n) for n in range(REPLICAS_MAX)}
+    ),
     "the start of one replica": lambda: start(0),
-    "the template of one replica": lambda: SetTemplate(generation=2, spec=manifest(), entry=entry(0), labels=dict(LABELS)),
-    "the account of one replica": lambda: ReplicaAccount(**identity(0), namespace=text(63), deployment=text(63), entry=entry(0)),
+    "the template of one replica": lambda: SetTemplate(
+        generation=2, spec=manifest(), entry=entry(0), labels=dict(LABELS)
+    ),
+    "the account of one replica": lambda: ReplicaAccount(
+        **identity(0), namespace=text(63), deployment=text(63), entry=entry(0)
+    ),
     "the report of a cluster with eight classes": report,
     "the replicas on a cluster that is being deleted": lambda: Occupied(
-        cluster=text(63), sequence=1, replicas=[f"{text(63)}/{text(54)}-{text(8, n)}" for n in range(POOLS * 1_000)]
+        cluster=text(63),
+        sequence=1,
+        replicas=[f"{text(63)}/{text(54)}-{text(8, n)}" for n in range(POOLS * 1_000)],
     ),
     "the endpoints of a service": lambda: ServiceEndpoints(
-        uid=text(36), sequence=1, version=1, entries=[EntryEndpoints(endpoints=selected(n)) for n in range(ROUTE_BACKENDS_MAX)]
+        uid=text(36),
+        sequence=1,
+        version=1,
+        entries=[
+            EntryEndpoints(endpoints=selected(n)) for n in range(ROUTE_BACKENDS_MAX)
+        ],
     ),
     "the route of a service": lambda: ApplyRoute(
-        namespace=text(63), name=text(63), uid=text(36), entries=[RouteEntry(endpoints=selected(n)) for n in range(ROUTE_BACKENDS_MAX)]
+        namespace=text(63),
+        name=text(63),
+        uid=text(36),
+        entries=[RouteEntry(endpoints=selected(n)) for n in range(ROUTE_BACKENDS_MAX)],
     ),
-    "a manifest": lambda: SetSpec(request_id=text(36), by=text(63), manifest=manifest()),
+    "a manifest": lambda: SetSpec(
+        request_id=text(36), by=text(63), manifest=manifest()
+    ),
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("what", WHOLE)
-def test_the_largest_lawful_message_is_one_payload_and_comes_back_whole(what: str) -> None:
+def test_the_largest_lawful_message_is_one_payload_and_comes_back_whole(
+    what: str,
+) -> None:
     message = WHOLE[what]()
     assert wire_size(message.wire()) <= PAYLOAD_BYTES_MAX
     assert wire_size(message) <= PAYLOAD_BYTES_MAX
     assert type(message).model_validate(message.wire()) == message
-    split_by_size([SignalRequest(workflow_id=text(200), signal="s", payload=message.wire())], name=str)
+    split_by_size(
+        [SignalRequest(workflow_id=text(200), signal="s", payload=message.wire())],
+        name=str,
+    )
 
 
 def test_starts_and_templates_of_many_replicas_are_split() -> None:
     starts = [start(n) for n in range(17)]
     batches = split_by_size(starts, name=lambda each: each.name)
-    assert [each.name for batch in batches for each in batch] == [each.name for each in starts]
-    assert all(wire_size(StartReplicas(replicas=batch)) <= PAYLOAD_BYTES_MAX for batch in batches)
-    template = SetTemplate(generation=2, spec={"env": text(130_000)}, entry=entry(0)).wire()
-    signals = [SignalRequest(workflow_id=text(200, n), signal="set_template", payload=template) for n in range(17)]
+    assert [each.name for batch in batches for each in batch] == [
+        each.name for each in starts
+    ]
+    assert all(
+        wire_size(StartReplicas(replicas=batch)) <= PAYLOAD_BYTES_MAX
+        for batch in batches
+    )
+    template = SetTemplate(
+        generation=2, spec={"env": text(130_000)}, entry=entry(0)
+    ).wire()
+    signals = [
+        SignalRequest(workflow_id=text(200, n), signal="set_template", payload=template)
+        for n in range(17)
+    ]
     batches_of_signals = split_by_size(signals, name=str)
-    assert all(wire_size(SignalBatch(signals=batch)) <= PAYLOAD_BYTES_MAX for batch in batches_of_signals)
+    assert all(
+        wire_size(SignalBatch(signals=batch)) <= PAYLOAD_BYTES_MAX
+        for batch in batches_of_signals
+    )
 
 
 @pytest.mark.slow
@@ -279,17 +405,26 @@ def test_every_message_that_may_grow_has_a_largest_instance_or_a_bound() -> None
 
 
 def growing() -> Iterator[type[Message]]:
-    """Give the messages with a collection, or a tree that this package does not describe."""
+    """Yield the messages with a collection, or with a tree of arbitrary JSON."""
     for module in pkgutil.iter_modules(messages.__path__, f"{messages.__name__}."):
         for model in vars(importlib.import_module(module.name)).values():
-            if isinstance(model, type) and issubclass(model, Message) and model.__module__ == module.name:
-                annotations = [field.annotation for field in model.model_fields.values()]
-                if any({list, dict, Any} & set(parts(annotation)) for annotation in annotations):
+            if (
+                isinstance(model, type)
+                and issubclass(model, Message)
+                and model.__module__ == module.name
+            ):
+                annotations = [
+                    field.annotation for field in model.model_fields.values()
+                ]
+                if any(
+                    {list, dict, Any} & set(parts(annotation))
+                    for annotation in annotations
+                ):
                     yield model
 
 
 def parts(annotation: Any) -> Iterator[Any]:
-    """Give the types of an annotation, containers as their origin."""
+    """Yield the types of an annotation, with containers as their origin."""
     yield get_origin(annotation) or annotation
     for argument in get_args(annotation):
         yield from parts(argument)

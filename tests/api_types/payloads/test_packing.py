@@ -1,4 +1,4 @@
-"""What is shared, packed or compacted comes back equal, and takes as little as what differs."""
+"""Shared, packed and compacted values are restored unchanged, and are small."""
 
 import base64
 import json
@@ -14,26 +14,56 @@ from pydantic import ValidationError
 from api_types.base import Message
 from api_types.messages.scheduling import PlacementResponse, ReplicaPlacement
 from api_types.payloads.limits import wire_size
-from api_types.payloads.packing import EXPANDED_BYTES_MAX, PLAIN_BYTES_MAX, Compact, compact, expand, pack, share, unpack, unshare
-from client.temporal.converter import DATA_CONVERTER
+from api_types.payloads.packing import (
+    EXPANDED_BYTES_MAX,
+    PLAIN_BYTES_MAX,
+    Compact,
+    compact,
+    expand,
+    pack,
+    share,
+    unpack,
+    unshare,
+)
+from fleet_client.temporal.converter import DATA_CONVERTER
 from tests.random_cases import random_cases
 
-# Few different texts, so that subtrees repeat; some are too short to be shared.
-TEXTS = st.sampled_from(["", "a", "x" * 39, "x" * 60, "device.attributes['gpu.nvidia.com'].productName == 'H100'"])
+# A few different texts, so that subtrees repeat. Some are too short for a reference.
+TEXTS = st.sampled_from(
+    [
+        "",
+        "a",
+        "x" * 39,
+        "x" * 60,
+        "device.attributes['gpu.nvidia.com'].productName == 'H100'",
+    ]
+)
 TREES = st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from([0.0, 1.0]) | TEXTS,
-    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.dictionaries(st.sampled_from("abcd"), inner, max_size=4)
+    ),
     max_leaves=60,
 )
 
 
 def a_tree(replica: int, text: str) -> dict[str, Any]:
-    """A ledger entry's shape: an identity, and what all replicas have."""
-    return {"uid": f"{replica:036d}", "engines": [{"members": [{"pool": f"pool-{replica % 3}", "requests": [{"selectors": [text]}]}]}]}
+    """The shape of a ledger entry: an identity, and parts that all replicas have."""
+    return {
+        "uid": f"{replica:036d}",
+        "engines": [
+            {
+                "members": [
+                    {"pool": f"pool-{replica % 3}", "requests": [{"selectors": [text]}]}
+                ]
+            }
+        ],
+    }
 
 
 class Holder(Message):
-    """A message with a list that may be large, and one beside it."""
+    """A message with a small list and a list that may be large."""
 
     items: Compact[list[dict[str, Any]]]
     name: str = ""
@@ -48,7 +78,7 @@ def test_a_shared_tree_comes_back_with_the_same_types(tree: Any) -> None:
     assert json.dumps(unshare(unpack(pack(share(tree))))) == json.dumps(tree)
 
 
-def test_what_repeats_is_written_once() -> None:
+def test_repeated_values_are_written_once() -> None:
     text = "device.capacity['gpu.nvidia.com'].memory >= quantity('80Gi')"
     written = json.dumps(share([a_tree(replica, text) for replica in range(100)]))
 
@@ -56,7 +86,7 @@ def test_what_repeats_is_written_once() -> None:
     assert written.count("pool-1") == 1
 
 
-def test_what_is_small_stays_readable_and_what_is_large_is_packed() -> None:
+def test_a_small_value_stays_readable_and_a_large_one_is_packed() -> None:
     few = [a_tree(replica, "cel") for replica in range(10)]
     many = [a_tree(replica, "cel" * 10_000) for replica in range(1_000)]
 
@@ -67,21 +97,34 @@ def test_what_is_small_stays_readable_and_what_is_large_is_packed() -> None:
 
 
 @pytest.mark.slow
-def test_a_compact_field_is_read_in_full_as_the_converter_brings_it() -> None:
+def test_a_compact_field_is_read_in_full_after_the_converter() -> None:
     converter = DATA_CONVERTER.payload_converter
     for size in (1, 1_000):
-        held = Holder(items=[a_tree(replica, "cel" * 100) for replica in range(size)], name="n")
+        held = Holder(
+            items=[a_tree(replica, "cel" * 100) for replica in range(size)], name="n"
+        )
         assert converter.from_payload(converter.to_payload(held), Holder) == held
         assert Holder.model_validate(held.wire()) == held
 
 
 @pytest.mark.slow
-def test_an_answer_with_a_thousand_large_entries_is_one_payload_and_the_same_answer() -> None:
+def test_a_response_with_a_thousand_large_entries_is_one_payload_and_unchanged() -> (
+    None
+):
     placements = [
-        ReplicaPlacement(uid=f"{n:036d}", name="r" * 63, cluster=f"c{n}", index=n, action="Create", entry=a_tree(n, "cel" * 10_000))
+        ReplicaPlacement(
+            uid=f"{n:036d}",
+            name="r" * 63,
+            cluster=f"c{n}",
+            index=n,
+            action="Create",
+            entry=a_tree(n, "cel" * 10_000),
+        )
         for n in range(1_000)
     ]
-    answer = PlacementResponse(request_id="r", epoch=1, generation=1, placements=placements)
+    answer = PlacementResponse(
+        request_id="r", epoch=1, generation=1, placements=placements
+    )
 
     assert wire_size(answer.wire()) < PLAIN_BYTES_MAX
     assert PlacementResponse.model_validate(answer.wire()) == answer
@@ -110,29 +153,38 @@ def b85(data: bytes) -> str:
     ],
     ids=lambda packed: str(packed)[:16],
 )
-def test_what_cannot_be_unpacked_is_a_problem_of_its_field_and_raises_nothing_else(packed: Any) -> None:
-    """Whoever receives it reports a ValidationError; any other error would stop the workflow that received it, for ever."""
+def test_a_field_that_cannot_be_unpacked_is_a_validation_error(
+    packed: Any,
+) -> None:
+    """The receiver reports a ValidationError.
+
+    Any other error would stop the receiving workflow for good.
+    """
     with pytest.raises(ValidationError, match=r"items\n.*cannot be unpacked"):
         Holder.model_validate({"items": {"$packed": packed}})
 
 
 @pytest.mark.slow
-def test_a_short_text_that_unpacks_to_gigabytes_is_refused_before_it_takes_the_memory() -> None:
+def test_a_short_text_that_unpacks_to_gigabytes_is_refused_before_it_takes_the_memory() -> (
+    None
+):
     bomb = b85(b'{"shared":[],"tree":[' + b" " * 16 * EXPANDED_BYTES_MAX + b"]}")
     assert len(bomb) < PLAIN_BYTES_MAX * 16
     tracemalloc.start()
-    with pytest.raises(ValidationError, match="or more than 33554432 bytes"):
+    with pytest.raises(ValidationError, match="or has more than 33554432 bytes"):
         Holder.model_validate({"items": {"$packed": bomb}})
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 3 * EXPANDED_BYTES_MAX
 
 
-def test_references_to_references_that_make_billions_of_values_are_refused() -> None:
+def test_references_that_expand_to_billions_of_values_are_rejected() -> None:
     shared: list[Any] = [[1] * 10]
     shared += [[{"$shared": number}] * 10 for number in range(9)]
     with pytest.raises(ValidationError, match="at most 16777216 are read"):
-        Holder.model_validate({"items": {"$packed": pack({"shared": shared, "tree": [{"$shared": 9}]})}})
+        Holder.model_validate(
+            {"items": {"$packed": pack({"shared": shared, "tree": [{"$shared": 9}]})}}
+        )
 
 
 @pytest.mark.slow
@@ -148,8 +200,13 @@ def test_a_short_text_of_many_small_values_is_refused_before_they_are_made() -> 
 
 
 @pytest.mark.slow
-def test_references_that_double_line_by_line_are_refused_before_their_number_takes_the_memory() -> None:
-    shared: list[Any] = [[1, 1], *([{"$shared": number}, {"$shared": number}] for number in range(50_000))]
+def test_references_that_double_line_by_line_are_refused_before_their_number_takes_the_memory() -> (
+    None
+):
+    shared: list[Any] = [
+        [1, 1],
+        *([{"$shared": number}, {"$shared": number}] for number in range(50_000)),
+    ]
     packed = pack({"shared": shared, "tree": []})
     tracemalloc.start()
     with pytest.raises(ValidationError, match="at most 16777216 are read"):

@@ -1,4 +1,4 @@
-"""A replica count has the same bounds through `scale` as through the spec (ruling 14)."""
+"""A replica count has the same bounds through `scale` as in the spec."""
 
 from typing import Any
 
@@ -17,12 +17,16 @@ WRONG: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 1000])
-def test_api_19_2_a_count_within_its_bounds_is_given_back(replicas: int) -> None:
+def test_a_count_within_its_bounds_is_returned(replicas: int) -> None:
     assert admit_scale("ml", "qwen", replicas) == replicas
 
 
-@pytest.mark.parametrize(("replicas", "want"), WRONG, ids=[f"api-19-2 {replicas!r}" for replicas, _ in WRONG])
-def test_api_19_2_a_count_out_of_bounds_is_refused_in_the_words_of_the_spec(replicas: Any, want: str) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "want"), WRONG, ids=[f"{replicas!r}" for replicas, _ in WRONG]
+)
+def test_a_count_out_of_bounds_is_rejected_with_the_error_of_the_spec(
+    replicas: Any, want: str
+) -> None:
     with pytest.raises(InvalidManifest) as caught:
         admit_scale("ml", "qwen", replicas)
     assert str(caught.value) == f"ModelDeployment ml/qwen: spec.replicas: {want}"

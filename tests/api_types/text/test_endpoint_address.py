@@ -1,4 +1,4 @@
-"""Where an endpoint must not be, in every spelling of an address (spec/stack-and-routing.md 5.1)."""
+"""Forbidden addresses of endpoints, in every spelling."""
 
 import pytest
 
@@ -21,7 +21,7 @@ USABLE = [
 
 
 @pytest.mark.parametrize("url", USABLE)
-def test_what_is_elsewhere_is_usable(url: str) -> None:
+def test_an_address_outside_denied_networks_is_usable(url: str) -> None:
     assert address_problems(read_url(url), DENIED) == ()
 
 
@@ -46,8 +46,8 @@ UNUSABLE = {
     "http://10\u300296\u30020\u30021": "in 10.96.0.0/16",
     "http://\uff10\uff58\uff41.0x600001": "is 10.96.0.1, in 10.96.0.0/16",
     "http://34.55.25610": "another spelling of the address 34.55.100.10",
-    "http://0.0.0.0": "is no address of one host",
-    "http://224.0.0.1": "is no address of one host",
+    "http://0.0.0.0": "is not the address of one host",
+    "http://224.0.0.1": "is not the address of one host",
     "http://[fe80::1%25eth0]": "neither a host name nor an address",
     "http://a_b..c/": "neither a host name nor an address",
     "http://kubernetes.default.svc": "the name of a Service of the control cluster",
@@ -56,11 +56,15 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("url", UNUSABLE)
-def test_what_is_denied_is_said_in_every_spelling(url: str) -> None:
-    assert UNUSABLE[url] in "; ".join([*address_problems(read_url(url), DENIED), *read_url(url).problems])
+def test_a_denied_address_is_recognized_in_every_spelling(url: str) -> None:
+    assert UNUSABLE[url] in "; ".join(
+        [*address_problems(read_url(url), DENIED), *read_url(url).problems]
+    )
 
 
-def test_a_denied_address_names_the_setting_and_nothing_is_denied_without_networks() -> None:
+def test_a_denied_address_names_the_setting_and_nothing_is_denied_without_networks() -> (
+    None
+):
     assert address_problems(read_url("http://10.96.0.1"), DENIED) == (
         f"10.96.0.1 is in 10.96.0.0/16, where endpoints may not be ({DENY_SETTING})",
     )

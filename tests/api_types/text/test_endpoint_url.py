@@ -1,4 +1,4 @@
-"""URLs of endpoints are read as routes will use them (spec/stack-and-routing.md 5.1, 6.4)."""
+"""URLs of endpoints, as routes use them."""
 
 import pytest
 
@@ -17,7 +17,9 @@ USABLE = [
 ]
 
 
-@pytest.mark.parametrize(("url", "host", "port"), USABLE, ids=[f"stk-5.1 {row[0]}" for row in USABLE])
+@pytest.mark.parametrize(
+    ("url", "host", "port"), USABLE, ids=[f"{row[0]}" for row in USABLE]
+)
 def test_a_usable_url_gives_host_and_port(url: str, host: str, port: int) -> None:
     read = read_url(url)
     assert (read.host, read.port, read.problems) == (host, port, ())
@@ -43,8 +45,12 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize(("url", "refused"), UNUSABLE, ids=[f"stk-5.1 {row[0]}" for row in UNUSABLE])
-def test_an_unusable_url_says_why_and_only_some_are_refused_at_admission(url: str, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("url", "refused"), UNUSABLE, ids=[f"{row[0]}" for row in UNUSABLE]
+)
+def test_an_unusable_url_has_a_reason_and_only_some_are_rejected_at_admission(
+    url: str, refused: bool
+) -> None:
     read = read_url(url)
     assert read.problems
     assert bool(read.errors) is refused
@@ -62,6 +68,10 @@ PATHS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "usable"), PATHS, ids=[f"stk-6.4 {path[:8]} of {len(path)}" for path, _ in PATHS])
+@pytest.mark.parametrize(
+    ("path", "usable"),
+    PATHS,
+    ids=[f"{path[:8]} of {len(path)}" for path, _ in PATHS],
+)
 def test_a_rewrite_path_is_one_that_a_route_can_carry(path: str, usable: bool) -> None:
     assert (rewrite_path_problems(path) == ()) is usable

@@ -1,4 +1,4 @@
-"""Durations of the Gateway API are read as Go's `time.ParseDuration` reads them."""
+"""Durations of the Gateway API are parsed like Go's `time.ParseDuration` does."""
 
 import re
 
@@ -25,6 +25,8 @@ def test_a_duration_is_the_sum_of_its_parts(text: str, want: int) -> None:
     assert milliseconds(text) == want
 
 
-@pytest.mark.parametrize("text", ["", "5", "s", "1d", "1.5s", "-1s", "100000s", "1s 1s", "1s1s1s1s1s", "1us"])
-def test_what_is_none_does_not_match(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["", "5", "s", "1d", "1.5s", "-1s", "100000s", "1s 1s", "1s1s1s1s1s", "1us"]
+)
+def test_text_that_is_not_a_duration_does_not_match(text: str) -> None:
     assert not re.search(PATTERN, text)

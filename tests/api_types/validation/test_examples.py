@@ -1,4 +1,4 @@
-"""The worked examples of the API load, warn as they should, and come back as they were (spec/api.md 18, 20 #2 and #4)."""
+"""The example manifests load with their warnings, and are stored unchanged."""
 
 import timeit
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from api_types.validation.manifests import Document, admit, admit_all, dump, load, parse
-from client.manifests.checks import CHECKS
+from fleet_client.checks import CHECKS
 from tests.api_types.builders import merged
 
 PATH = Path(__file__).parents[1] / "data" / "examples.yaml"
@@ -19,16 +19,22 @@ def title(document: Document) -> str:
 
 
 def contains(whole: Any, part: Any) -> bool:
-    """Whether `part` is contained in `whole`, which may have more fields but no more items."""
+    """Return whether `whole` has all of `part`, perhaps with more fields."""
     if isinstance(part, dict):
-        return isinstance(whole, dict) and all(key in whole and contains(whole[key], value) for key, value in part.items())
+        return isinstance(whole, dict) and all(
+            key in whole and contains(whole[key], value) for key, value in part.items()
+        )
     if isinstance(part, list):
-        return isinstance(whole, list) and len(whole) == len(part) and all(map(contains, whole, part))
+        return (
+            isinstance(whole, list)
+            and len(whole) == len(part)
+            and all(map(contains, whole, part))
+        )
     return bool(whole == part)
 
 
 def nothings(tree: Any) -> list[Any]:
-    """Find nulls in a tree."""
+    """Yield the locations of nulls in a tree."""
     if isinstance(tree, dict):
         return [found for value in tree.values() for found in nothings(value)]
     if isinstance(tree, list):
@@ -37,12 +43,14 @@ def nothings(tree: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("document", EXAMPLES[:-1], ids=title)
-def test_api_20_1_an_example_loads_with_every_value_as_written(document: Document) -> None:
+def test_an_example_loads_with_every_value_as_written(
+    document: Document,
+) -> None:
     assert contains(dump(admit(document, CHECKS).manifest), dict(document))
 
 
 @pytest.mark.parametrize("document", EXAMPLES, ids=title)
-def test_api_20_4_a_second_reading_changes_nothing(document: Document) -> None:
+def test_a_second_reading_changes_nothing(document: Document) -> None:
     once = dump(admit(document, CHECKS).manifest)
     assert dump(admit(once, CHECKS).manifest) == once
     assert dump(load(once)) == once
@@ -54,19 +62,27 @@ def test_the_examples_load_together() -> None:
     assert len(admit_all(EXAMPLES, CHECKS)) == len(EXAMPLES) == 15
 
 
-def test_api_20_2_the_flat_example_is_stored_as_its_canonical_rewrite() -> None:
+def test_the_flat_example_is_stored_as_its_canonical_rewrite() -> None:
     flat = EXAMPLES[-1]
     spec = dict(flat["spec"])
-    canonical = {**flat, "spec": {"replicas": spec.pop("replicas"), "template": {"spec": spec}}}
+    canonical = {
+        **flat,
+        "spec": {"replicas": spec.pop("replicas"), "template": {"spec": spec}},
+    }
     admitted = admit(flat, CHECKS)
     assert dump(admitted.manifest) == dump(admit(canonical, CHECKS).manifest)
     assert admitted.warnings == (
-        "ModelDeployment research/frontier-eval: spec: flat ModelDeployment shape is deprecated; stored as spec.template.spec",
+        (
+            "ModelDeployment research/frontier-eval: spec: flat ModelDeployment shape "
+            "is deprecated; stored as spec.template.spec"
+        ),
     )
 
 
-def test_api_20_4_attributes_keep_their_wire_names() -> None:
-    (recipe,) = (one for one in EXAMPLES if title(one) == "InferenceClass onprem-b200-8x")
+def test_attributes_keep_their_wire_names() -> None:
+    (recipe,) = (
+        one for one in EXAMPLES if title(one) == "InferenceClass onprem-b200-8x"
+    )
     gpu, roce = dump(admit(recipe, CHECKS).manifest)["spec"]["devices"]
     assert gpu["attributes"]["ecc"] == {"bool": True}
     assert roce["attributes"]["gbps"] == {"int": 400}
@@ -81,9 +97,13 @@ ABSENT = [
 ]
 
 
-@pytest.mark.parametrize(("path", "field"), [case[1:] for case in ABSENT], ids=[case[0] for case in ABSENT])
-def test_what_was_left_out_is_not_invented(path: tuple[str | int, ...], field: str) -> None:
-    (document,) = (one for one in EXAMPLES if title(one) == "ModelDeployment support-chat")
+@pytest.mark.parametrize(
+    ("path", "field"), [case[1:] for case in ABSENT], ids=[case[0] for case in ABSENT]
+)
+def test_omitted_fields_stay_absent(path: tuple[str | int, ...], field: str) -> None:
+    (document,) = (
+        one for one in EXAMPLES if title(one) == "ModelDeployment support-chat"
+    )
     held: Any = dump(admit(document, CHECKS).manifest)["spec"]
     for part in path:
         held = held[part]
@@ -92,15 +112,27 @@ def test_what_was_left_out_is_not_invented(path: tuple[str | int, ...], field: s
 
 def test_an_empty_block_gains_its_defaults_and_an_absent_one_stays_absent() -> None:
     (tokyo,) = (one for one in EXAMPLES if title(one) == "InferenceCluster tokyo")
-    empty = merged(dict(tokyo), {"spec": {"cluster": {"gke": {"credentials": {"name": None}}}}})
+    empty = merged(
+        dict(tokyo), {"spec": {"cluster": {"gke": {"credentials": {"name": None}}}}}
+    )
     cluster = dump(admit(empty, CHECKS).manifest)["spec"]["cluster"]
-    assert cluster["gke"]["credentials"] == {"type": "ClusterProviderConfig", "name": "default"}
-    (ohio,) = (one for one in EXAMPLES if title(one) == "InferenceCluster ohio-reserved")
-    assert dump(admit(ohio, CHECKS).manifest)["spec"]["cluster"]["eks"] == {"region": "us-east-2", "kubernetesVersion": "1.36"}
+    assert cluster["gke"]["credentials"] == {
+        "type": "ClusterProviderConfig",
+        "name": "default",
+    }
+    (ohio,) = (
+        one for one in EXAMPLES if title(one) == "InferenceCluster ohio-reserved"
+    )
+    assert dump(admit(ohio, CHECKS).manifest)["spec"]["cluster"]["eks"] == {
+        "region": "us-east-2",
+        "kubernetesVersion": "1.36",
+    }
 
 
-def test_what_another_control_plane_wrote_is_ignored() -> None:
-    (document,) = (one for one in EXAMPLES if title(one) == "ModelDeployment support-chat")
+def test_fields_of_another_control_plane_are_ignored() -> None:
+    (document,) = (
+        one for one in EXAMPLES if title(one) == "ModelDeployment support-chat"
+    )
     exported = merged(
         dict(document),
         {
@@ -112,18 +144,27 @@ def test_what_another_control_plane_wrote_is_ignored() -> None:
                 "generation": 3,
                 "creationTimestamp": "2026-01-01T00:00:00Z",
             },
-            "spec": {"crossplane": {"compositionRef": {"name": "x"}, "resourceRefs": []}},
+            "spec": {
+                "crossplane": {"compositionRef": {"name": "x"}, "resourceRefs": []}
+            },
             "status": {"replicas": {"ready": 3}, "unheardOf": True},
         },
     )
-    assert dump(admit(exported, CHECKS).manifest) == dump(admit(document, CHECKS).manifest)
+    assert dump(admit(exported, CHECKS).manifest) == dump(
+        admit(document, CHECKS).manifest
+    )
 
 
-def test_a_stored_object_is_read_back_with_its_status_and_fields_of_other_releases() -> None:
+def test_a_stored_object_is_read_back_with_its_status_and_fields_of_other_releases() -> (
+    None
+):
     (document,) = (one for one in EXAMPLES if title(one) == "ModelCache maverick")
     stored = merged(
         dump(admit(document, CHECKS).manifest),
-        {"spec": {"laterField": 1}, "status": {"summary": {"ready": "1/3"}, "laterField": 1}},
+        {
+            "spec": {"laterField": 1},
+            "status": {"summary": {"ready": "1/3"}, "laterField": 1},
+        },
     )
     manifest = load(stored)
     assert dump(manifest)["status"]["summary"] == {"ready": "1/3"}
@@ -133,4 +174,6 @@ def test_a_stored_object_is_read_back_with_its_status_and_fields_of_other_releas
 def test_admitting_a_deployment_takes_less_than_three_milliseconds() -> None:
     (document,) = (one for one in EXAMPLES if title(one) == "ModelDeployment long-docs")
     admit(document, CHECKS)  # the first time compiles the selectors
-    assert min(timeit.repeat(lambda: admit(document, CHECKS), number=1, repeat=50)) < 0.003
+    assert (
+        min(timeit.repeat(lambda: admit(document, CHECKS), number=1, repeat=50)) < 0.003
+    )

@@ -1,4 +1,4 @@
-"""What admission says about the topology of an engine (spec/api.md 3 to 6; ruling H10)."""
+"""Admission of the topology of an engine."""
 
 from typing import Any
 
@@ -40,7 +40,12 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "every field",
         gang(
-            domain={"nodeLabel": RACK, "mode": "Required", "exclusive": True, "topologyName": "racks"},
+            domain={
+                "nodeLabel": RACK,
+                "mode": "Required",
+                "exclusive": True,
+                "topologyName": "racks",
+            },
             deviceConstraints=[{"matchAttribute": PCIE, "requests": ["gpu"]}],
             computeDomain={"channels": "All"},
         ),
@@ -50,46 +55,83 @@ CASES: list[tuple[str, dict[str, Any], list[str]]] = [
     (
         "a domain for a copy of one pod",
         a_deployment(an_engine(topology={"domain": {"nodeLabel": RACK}})),
-        [f"{TOPOLOGY}.domain: only a Leader and Worker engine has several pods in a copy; remove domain"],
+        [
+            (
+                f"{TOPOLOGY}.domain: only a Leader and Worker engine has several pods "
+                "in a copy; remove domain"
+            )
+        ],
     ),
     (
         "a label that no node can have",
         gang(domain={"nodeLabel": "in the rack"}),
-        [f'{TOPOLOGY}.domain.nodeLabel: {NO_LABEL}: "in the rack" is not a valid Kubernetes label key'],
+        [
+            (
+                f'{TOPOLOGY}.domain.nodeLabel: {NO_LABEL}: "in the rack" is not a '
+                "valid Kubernetes label key"
+            )
+        ],
     ),
     (
         "an exclusive preference",
         in_domain(exclusive=True, mode="Preferred"),
-        [f"{TOPOLOGY}.domain.exclusive: an exclusive domain needs mode Required, got Preferred"],
+        [
+            f"{TOPOLOGY}.domain.exclusive: an exclusive domain needs mode Required, got Preferred"
+        ],
     ),
     (
         "an attribute without its domain",
         devices(matchAttribute="pcieRoot"),
-        [f'{TOPOLOGY}.deviceConstraints[0].matchAttribute: must be <domain>/<name>, such as {PCIE}, got "pcieRoot"'],
+        [
+            (
+                f"{TOPOLOGY}.deviceConstraints[0].matchAttribute: must be "
+                f'<domain>/<name>, such as {PCIE}, got "pcieRoot"'
+            )
+        ],
     ),
     (
-        "a request that nobody makes",
+        "a request that no member has",
         devices(matchAttribute=PCIE, requests=["gpu", "nic"]),
-        [f'{TOPOLOGY}.deviceConstraints[0].requests: no member of the engine requests "nic"; its requests are: gpu'],
+        [
+            (
+                f"{TOPOLOGY}.deviceConstraints[0].requests: no member of the engine "
+                'requests "nic"; its requests are: gpu'
+            )
+        ],
     ),
     (
         "a request twice",
         devices(matchAttribute=PCIE, requests=["gpu", "gpu"]),
-        [f'{TOPOLOGY}.deviceConstraints[0].requests: "gpu" is there 2 times; name each request once'],
+        [
+            (
+                f'{TOPOLOGY}.deviceConstraints[0].requests: "gpu" is listed 2 times; '
+                "list each request once"
+            )
+        ],
     ),
 ]
 
 
-@pytest.mark.parametrize(("document", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_a_topology_is_checked_where_it_is_written(document: dict[str, Any], said: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("document", "said"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_a_topology_is_checked_where_it_is_written(
+    document: dict[str, Any], said: list[str]
+) -> None:
     assert problems(document) == said
 
 
 def test_a_replica_has_no_domain_for_a_copy_of_one_pod() -> None:
-    engine = {**a_replica()["spec"]["engines"][0], "topology": {"domain": {"nodeLabel": RACK}}}
+    engine = {
+        **a_replica()["spec"]["engines"][0],
+        "topology": {"domain": {"nodeLabel": RACK}},
+    }
     replica = merged(a_replica(), {"spec": {"engines": [engine]}})
     assert problems(replica) == [
-        "spec.engines[name=a].topology.domain: only a Leader and Worker engine has several pods in a copy; remove domain"
+        (
+            "spec.engines[name=a].topology.domain: only a Leader and Worker engine "
+            "has several pods in a copy; remove domain"
+        )
     ]
 
 
@@ -105,18 +147,39 @@ def test_a_replica_has_no_domain_for_a_copy_of_one_pod() -> None:
         ("/x", False),
     ],
 )
-def test_an_attribute_is_what_dra_reads(attribute: str, *, fits: bool) -> None:
+def test_an_attribute_has_the_syntax_of_dra(attribute: str, *, fits: bool) -> None:
     assert (problems(devices(matchAttribute=attribute)) == []) is fits
 
 
 def test_a_replica_may_name_a_request_that_was_left_behind() -> None:
-    """Requests that only steered placement are not among those of a ModelReplica."""
-    engine = {**a_replica()["spec"]["engines"][0], "topology": {"deviceConstraints": [{"matchAttribute": PCIE, "requests": ["nic"]}]}}
+    """Requests that only steered placement are missing in a ModelReplica."""
+    engine = {
+        **a_replica()["spec"]["engines"][0],
+        "topology": {
+            "deviceConstraints": [{"matchAttribute": PCIE, "requests": ["nic"]}]
+        },
+    }
     assert RESOLVED["name"] != "nic"
-    assert problems(a_document("ModelReplica", "qwen-1", {"clusterName": "eu-1", "engines": [engine]}, namespace="ml")) == []
+    assert (
+        problems(
+            a_document(
+                "ModelReplica",
+                "qwen-1",
+                {"clusterName": "eu-1", "engines": [engine]},
+                namespace="ml",
+            )
+        )
+        == []
+    )
 
 
 def test_requests_of_every_member_may_be_named() -> None:
-    worker = merged(GANG_WORKER, {"nodeSelector": {"devices": [{**REQUEST, "name": "nic"}]}})
-    topology = {"deviceConstraints": [{"matchAttribute": PCIE, "requests": ["gpu", "nic"]}]}
-    assert problems(a_deployment(an_engine(GANG_LEADER, worker, topology=topology))) == []
+    worker = merged(
+        GANG_WORKER, {"nodeSelector": {"devices": [{**REQUEST, "name": "nic"}]}}
+    )
+    topology = {
+        "deviceConstraints": [{"matchAttribute": PCIE, "requests": ["gpu", "nic"]}]
+    }
+    assert (
+        problems(a_deployment(an_engine(GANG_LEADER, worker, topology=topology))) == []
+    )
