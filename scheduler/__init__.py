@@ -1,25 +1,34 @@
 """Choose clusters and pools for replicas.
 
-Nothing here waits or calls out, and nothing imports Temporal or pydantic on the path of a decision: equal input gives equal bytes, on any
-worker, in any year. The one clock is the time limit of a selector (`cel/limits.py`); a selector that reaches it does not match.
+Nothing here waits or does I/O, and the code of a decision imports neither Temporal nor
+pydantic. Equal input produces equal bytes on any worker at any time. The only clock is
+the time limit of a selector (`cel/limits.py`). A selector that reaches the limit does
+not match.
 
 Packages, each of which imports only those below it:
 
-    planning     plans over manifests or a copy of the live fleet, and questions such as headroom
-    decide       one scheduling cycle for all callers: the live scheduler, plans and explanations
-    explain      why a decision is as it is: conditions, reasons per cluster and pool
-    placement    the steps of the scheduling cycle: retain, filter, score, place, preempt
-    fleet        clusters and the ledger of replicas on them, and their forms for carrying over
+    planning     plans over manifests or a copy of the live fleet, and questions such
+                 as headroom
+    decide       one scheduling cycle for the live scheduler, plans and explanations
+    explain      reasons for a decision: conditions, reasons per cluster and pool
+    placement    steps of the scheduling cycle: retain, filter, score, place, preempt
+    fleet        clusters and the ledger of replicas, and their packed forms
     hardware     which devices of a pool satisfy which requests
     cel          selectors
-    kubernetes   quantities, versions, tolerations
-    model        the plain data of all others, and `reasons`, the constants of states and reasons
+    kubernetes   versions, tolerations
+    model        plain data, and `reasons`, the constants of states and reasons
 
-This module is the only one that others import from.
+Other packages import only from this module.
 """
 
 from scheduler.cel import check_selector, selector_cost
-from scheduler.decide import ExplainedDecision, apply, decide, decide_and_explain, decide_some
+from scheduler.decide import (
+    ExplainedDecision,
+    apply,
+    decide,
+    decide_and_explain,
+    decide_some,
+)
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.combined_cache import combined_cache
@@ -27,7 +36,10 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view, deployment_view, template_digest
 from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.fleet.snapshots import snapshot
-from scheduler.fleet.snapshots.decision_state import decision_state, restore_decision_state
+from scheduler.fleet.snapshots.decision_state import (
+    decision_state,
+    restore_decision_state,
+)
 from scheduler.fleet.snapshots.inputs_digest import InputsDigest
 from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
 from scheduler.fleet.snapshots.snapshot import SnapshotReader
@@ -36,13 +48,23 @@ from scheduler.kubernetes.tolerations import untolerated
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Eviction, Placement
 from scheduler.model.identity import Owner, named_in
-from scheduler.model.inputs import ClusterView, DeploymentView, KeptReplica, LedgerEntry, ScheduleRequest
+from scheduler.model.inputs import (
+    ClusterView,
+    DeploymentView,
+    KeptReplica,
+    LedgerEntry,
+    ScheduleRequest,
+)
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.received import check_names, read_entry, read_need
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.model.wire import from_wire, to_wire
 from scheduler.placement.limits.queue_limits import evicted_workloads, next_timeouts
-from scheduler.placement.policy_document import InvalidPolicyError, read_policy, write_policy
+from scheduler.placement.policy_document import (
+    InvalidPolicyError,
+    read_policy,
+    write_policy,
+)
 from scheduler.planning.offline import (
     Documents,
     decide_documents,
@@ -52,12 +74,25 @@ from scheduler.planning.offline import (
     plan_offline,
     sort_documents,
 )
-from scheduler.planning.questions import Offer, can_drain, cluster_of_class, headroom, offers
+from scheduler.planning.questions import (
+    Offer,
+    can_drain,
+    cluster_of_class,
+    headroom,
+    offers,
+)
 from scheduler.planning.settle import settle
 from scheduler.planning.trees import decision_tree, engine_trees
-from scheduler.planning.whatif import MAINTENANCE, Changes, DeploymentDiff, explain_plan, plan, with_changes
+from scheduler.planning.whatif import (
+    MAINTENANCE,
+    Changes,
+    DeploymentDiff,
+    explain_plan,
+    plan,
+    with_changes,
+)
 
-# The fleet: clusters, the ledger of replicas on them, and what is carried over to another run or process.
+# The fleet: clusters, the ledger of replicas, and their serialized state.
 __all__ = [
     "ClusterView",
     "Fleet",
@@ -79,7 +114,7 @@ __all__ = [
     "unpack_rows",
 ]
 
-# Decisions about deployments, and why they are as they are.
+# Decisions about deployments, and their explanations.
 __all__ += [
     "SCHEDULER_VERSION",
     "Decision",
@@ -106,7 +141,7 @@ __all__ += [
     "to_wire",
 ]
 
-# Plans: what would be decided, over manifests or over a copy of the fleet.
+# Plans over manifests or over a copy of the fleet.
 __all__ += [
     "MAINTENANCE",
     "Changes",
@@ -130,7 +165,7 @@ __all__ += [
     "with_changes",
 ]
 
-# Texts that users write, and how they are checked.
+# Checks of texts that users write.
 __all__ += [
     "InvalidPolicyError",
     "check_selector",

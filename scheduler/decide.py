@@ -1,9 +1,13 @@
-"""The scheduling cycle of the live scheduler, of plans and of explanations: the callers differ, their decisions do not.
+"""Run the scheduling cycle for the live scheduler, for plans and for explanations.
 
-A batch is decided in order on one overlay of the fleet, so that each request sees what the ones before it were given, exactly as if they
-had been decided and applied one at a time. Of the fleet itself only its caches change (ranks, clusters known to be full),
-never a decision; `apply` makes a decision part of it once it is safely recorded.
-Not here: which requests there are and what a plan supposes (`planning`, or the workflow that owns the fleet).
+All callers share this code, so an explanation or a plan cannot differ from the live
+decision. A batch is decided in order on one overlay of the fleet: each request sees the
+placements of the requests before it, as if every decision had been applied immediately.
+Deciding changes only the caches of the fleet (ranks, clusters known to be full).
+`apply` writes a decision into the fleet after it has been recorded.
+
+The module does not choose the requests, and it does not build hypothetical fleets. The
+callers do: the workflow that owns the fleet, and plans (`planning`).
 """
 
 from __future__ import annotations
@@ -14,7 +18,11 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.cel.limits import BATCH_WORK_MAX
 from scheduler.explain import conditions
-from scheduler.explain.cluster_report import ClusterDetail, cluster_details, placer_after
+from scheduler.explain.cluster_report import (
+    ClusterDetail,
+    cluster_details,
+    placer_after,
+)
 from scheduler.explain.diagnosis import diagnose
 from scheduler.explain.gang import gang_begun
 from scheduler.explain.placement_report import PlacementReason, placement_reasons
@@ -24,7 +32,12 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.nomination import nominate
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import QueueReservation
-from scheduler.fleet.reserved_entry import EntryPolicy, ReservedFor, refresh_policy, reserved_entry
+from scheduler.fleet.reserved_entry import (
+    EntryPolicy,
+    ReservedFor,
+    refresh_policy,
+    reserved_entry,
+)
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
@@ -36,13 +49,14 @@ from scheduler.placement.victim_search import SEARCH_AGAIN_MS
 
 @dataclass(frozen=True, slots=True)
 class ExplainedDecision:
-    """A decision, and where that was requested why it is as it is.
+    """A decision and, if requested, its explanation.
 
     Attributes:
-        clusters: per cluster the reason why one more replica does not fit.
-        placements: why each replica is where it is, by uid.
-        suggestions: what would make one more replica fit, the cheapest change first; empty if none is missing.
-        warnings: names in the deployment that stand for nothing, in words.
+        clusters: per cluster, the reason why one more replica does not fit.
+        placements: per replica uid, the reason for its place.
+        suggestions: changes that would make one more replica fit, the cheapest first;
+            empty if no replica is missing.
+        warnings: names in the deployment that do not exist in the fleet.
 
     """
 
@@ -54,30 +68,44 @@ class ExplainedDecision:
 
     @property
     def owner(self) -> tuple[str, str]:
-        """Namespace and name of the deployment."""
         return (self.decision.namespace, self.decision.deployment)
 
 
-def decide(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int, *, to_the_end: bool = False) -> list[Decision]:
-    """Decide a batch, in the given order.
+def decide(
+    fleet: Fleet,
+    requests: Sequence[ScheduleRequest],
+    now: int,
+    *,
+    to_the_end: bool = False,
+) -> list[Decision]:
+    """Decide a batch in the given order.
 
     Args:
-        fleet: what is known; only its caches change.
-        requests: at most one per deployment makes sense, though more are allowed.
+        fleet: the fleet; only its caches change.
+        requests: usually at most one per deployment; more are allowed.
         now: milliseconds since 1970.
-        to_the_end: a search for victims that the live scheduler would continue in later decisions is continued here.
+        to_the_end: finish a search for victims that the live scheduler would spread
+            over several decisions.
 
     Returns:
         One decision per request, in the same order.
 
     """
-    return [explained.decision for explained in decide_and_explain(fleet, requests, now, lambda _: False, to_the_end=to_the_end)]
+    return [
+        explained.decision
+        for explained in decide_and_explain(
+            fleet, requests, now, lambda _: False, to_the_end=to_the_end
+        )
+    ]
 
 
-def decide_some(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> list[Decision]:
-    """Decide the first requests of a batch as `decide` does: all of them, unless their selectors take too much work together.
+def decide_some(
+    fleet: Fleet, requests: Sequence[ScheduleRequest], now: int
+) -> list[Decision]:
+    """Decide the requests of a batch until their selectors have used up the work limit.
 
-    There is at least one decision. Those left are decided in the next batch, and their decisions do not depend on where this one ends.
+    The function returns at least one decision. The caller puts the remaining requests
+    into the next batch; their decisions do not depend on where this batch ends.
     """
     overlay = FleetOverlay(fleet, now)
     decisions = []
@@ -96,27 +124,47 @@ def decide_and_explain(
     *,
     to_the_end: bool = False,
 ) -> list[ExplainedDecision]:
-    """Decide a batch as `decide` does, and explain every cluster and pool for the decisions that `is_explained` picks.
+    """Decide a batch and explain the decisions that `is_explained` selects.
 
-    An explanation visits every pool of the fleet, so it costs far more than its decision.
+    An explanation visits every pool of the fleet, so it costs far more than its
+    decision.
     """
-    return list(_run_cycles(FleetOverlay(fleet, now), requests, is_explained, to_the_end=to_the_end))
+    return list(
+        _run_cycles(
+            FleetOverlay(fleet, now), requests, is_explained, to_the_end=to_the_end
+        )
+    )
 
 
-def in_queue_order(requests: Iterable[ScheduleRequest], options: SchedulerOptions) -> list[ScheduleRequest]:
-    """Sort requests, given in the order of their arrival, into the order in which the queue hands them out: by priority, then arrival."""
-    return sorted(requests, key=lambda request: -options.priority_of(request.deployment.policy.priority_class))
+def in_queue_order(
+    requests: Iterable[ScheduleRequest], options: SchedulerOptions
+) -> list[ScheduleRequest]:
+    """Sort requests by priority, and within a priority by arrival."""
+    return sorted(
+        requests,
+        key=lambda request: (
+            -options.priority_of(request.deployment.policy.priority_class)
+        ),
+    )
 
 
 def _run_cycles(
-    overlay: FleetOverlay, requests: Iterable[ScheduleRequest], is_explained: Callable[[Decision], bool], *, to_the_end: bool = False
+    overlay: FleetOverlay,
+    requests: Iterable[ScheduleRequest],
+    is_explained: Callable[[Decision], bool],
+    *,
+    to_the_end: bool = False,
 ) -> Iterator[ExplainedDecision]:
     for request in requests:
         own = overlay.fork() if request.dry_run else overlay
         if to_the_end:
             _search_to_the_end(own, request)
         cycle, decision = _decided(own, request)
-        explained = _explained(cycle, decision) if is_explained(decision) else ExplainedDecision(decision)
+        explained = (
+            _explained(cycle, decision)
+            if is_explained(decision)
+            else ExplainedDecision(decision)
+        )
         cycle.finish()
         _record_search(own, decision)
         if own.rules.reserve_for_queue:
@@ -124,16 +172,23 @@ def _run_cycles(
         yield explained
 
 
-def _decided(overlay: FleetOverlay, request: ScheduleRequest) -> tuple[SchedulingCycle, Decision]:
+def _decided(
+    overlay: FleetOverlay, request: ScheduleRequest
+) -> tuple[SchedulingCycle, Decision]:
     policy = EntryPolicy.of(request.deployment, overlay.options)
-    refresh_policy(overlay.ledger, (request.deployment.namespace, request.deployment.name), policy)
+    refresh_policy(
+        overlay.ledger, (request.deployment.namespace, request.deployment.name), policy
+    )
     cycle = SchedulingCycle(overlay, request, policy.priority)
     cycle.run()
     return cycle, _build_decision(cycle, policy)
 
 
 def _search_to_the_end(overlay: FleetOverlay, request: ScheduleRequest) -> None:
-    """Record as many unfinished searches as the live scheduler makes before the one that ends. Only gangs have them."""
+    """Record the unfinished searches as if the live scheduler had already made them.
+
+    Only gangs have unfinished searches.
+    """
     while request.deployment.policy.gang_replicas > 1:
         other = overlay.fork()
         _, decision = _decided(other, request)
@@ -146,37 +201,57 @@ def _explained(cycle: SchedulingCycle, decision: Decision) -> ExplainedDecision:
     placer = placer_after(cycle)
     placements = placement_reasons(cycle, placer)
     found: tuple[Suggestion, ...] = ()
-    if placer is not None and decision.shortfall and not cycle.held and not cycle.is_cut_short:
+    if (
+        placer is not None
+        and decision.shortfall
+        and not cycle.held
+        and not cycle.is_cut_short
+    ):
         with gang_begun(placer, decision.shortfall) as gang:
             found = Suggestions(placer, gang.size - gang.placed).all()
     return ExplainedDecision(
-        decision, cluster_details(cycle, placer), placements, found, conditions.warnings_of(cycle.deployment, cycle.overlay.options)
+        decision,
+        cluster_details(cycle, placer),
+        placements,
+        found,
+        conditions.warnings_of(cycle.deployment, cycle.overlay.options),
     )
 
 
 def _reserve(overlay: FleetOverlay, cycle: SchedulingCycle, decision: Decision) -> None:
-    """Show a deployment that waits to those decided later in the batch."""
+    """Reserve capacity for a waiting deployment against later requests of the batch."""
     owner = (decision.namespace, decision.deployment)
     overlay.reserved_pools.pop(owner, None)
     overlay.queue_reservations.pop(owner, None)
     if decision.waiting_since >= 0:
-        overlay.queue_reservations[owner] = QueueReservation(cycle.deployment, cycle.priority, decision.waiting_since)
+        overlay.queue_reservations[owner] = QueueReservation(
+            cycle.deployment, cycle.priority, decision.waiting_since
+        )
 
 
-def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None) -> None:
-    """Make a decision part of the fleet; applying it twice changes nothing more.
+def apply(
+    fleet: Fleet, decision: Decision, asked: DeploymentView | None = None
+) -> None:
+    """Write a decision into the fleet; a second call with the same decision is a no-op.
 
-    `asked` is the deployment that was decided about; it is needed only for one that waits with reserved capacity (`waiting_since`).
+    `asked` is the deployment of the decision. It is needed only if the deployment waits
+    with reserved capacity (`waiting_since`).
     """
     if decision.dry_run:
         return
-    reservation = QueueReservation(asked, decision.priority, decision.waiting_since) if asked and decision.waiting_since >= 0 else None
+    reservation = (
+        QueueReservation(asked, decision.priority, decision.waiting_since)
+        if asked and decision.waiting_since >= 0
+        else None
+    )
     owner = (decision.namespace, decision.deployment)
     refreshed = refresh_policy(fleet.ledger, owner, _policy_of(decision))
     changed = _apply_to_ledger(fleet.ledger, decision) or refreshed
     changed = fleet.set_queue_reservation(owner, reservation) or changed
     for cluster, pool in decision.refused:
-        fleet.refused[decision.namespace, decision.deployment, cluster, pool] = decision.now
+        fleet.refused[decision.namespace, decision.deployment, cluster, pool] = (
+            decision.now
+        )
     _drop_expired_refusals(fleet, decision.now)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
@@ -188,7 +263,10 @@ def apply(fleet: Fleet, decision: Decision, asked: DeploymentView | None = None)
 
 
 def _record_search(known: Fleet | FleetOverlay, decision: Decision) -> bool:
-    """Record how many decisions ended before their search for victims did; True if that changed anything."""
+    """Record how many decisions in a row ended with an unfinished search for victims.
+
+    Return True if the number changed.
+    """
     owner = (decision.namespace, decision.deployment)
     before = known.unfinished_searches.pop(owner, 0)
     if decision.unfinished:
@@ -199,7 +277,11 @@ def _record_search(known: Fleet | FleetOverlay, decision: Decision) -> bool:
 
 
 def _drop_expired_searches(fleet: Fleet, now: int) -> None:
-    for owner in [owner for owner, at in fleet.ended_searches.items() if now - at >= SEARCH_AGAIN_MS]:
+    for owner in [
+        owner
+        for owner, at in fleet.ended_searches.items()
+        if now - at >= SEARCH_AGAIN_MS
+    ]:
         del fleet.ended_searches[owner]
 
 
@@ -216,13 +298,18 @@ def _drop_expired_refusals(fleet: Fleet, now: int) -> None:
 
 
 def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
-    """Write a decision into a ledger; True if it changed anything."""
+    """Write a decision into a ledger; return True if the ledger changed."""
     changed = False
     for eviction in (*decision.evictions, *decision.victims):
         entry = ledger.get(eviction.uid)
         if entry is not None and entry.state != reasons.RELEASING:
             if eviction.reason == reasons.PREEMPTED:
-                nominate(ledger, entry, (decision.namespace, decision.deployment), decision.now)
+                nominate(
+                    ledger,
+                    entry,
+                    (decision.namespace, decision.deployment),
+                    decision.now,
+                )
             else:
                 ledger.put(entry.as_releasing(decision.now))
             changed = True
@@ -231,9 +318,19 @@ def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
         if placement.action == reasons.KEEP:
             continue
         if placement.action == reasons.UPDATE:
-            if entry is None or (entry.engines, entry.template) == (placement.engines, placement.template):
+            if entry is None or (entry.engines, entry.template) == (
+                placement.engines,
+                placement.template,
+            ):
                 continue
-            ledger.put(replace(entry, engines=placement.engines, template=placement.template, ready=False))
+            ledger.put(
+                replace(
+                    entry,
+                    engines=placement.engines,
+                    template=placement.template,
+                    ready=False,
+                )
+            )
         elif entry is None:
             ledger.put(reserved_entry(placement, _reserved_for(decision)))
         else:
@@ -253,24 +350,35 @@ def _reserved_for(decision: Decision) -> ReservedFor:
 
 
 def _policy_of(decision: Decision) -> EntryPolicy:
-    return EntryPolicy(decision.priority, decision.priority_class, decision.labels, decision.min_available, decision.avoids)
+    return EntryPolicy(
+        decision.priority,
+        decision.priority_class,
+        decision.labels,
+        decision.min_available,
+        decision.avoids,
+    )
 
 
 def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
     deployment = cycle.deployment
-    placements = sorted([*_kept_placements(cycle), *cycle.placed], key=lambda p: (p.cluster, p.index, p.uid))
+    placements = sorted(
+        [*_kept_placements(cycle), *cycle.placed],
+        key=lambda p: (p.cluster, p.index, p.uid),
+    )
     shortfall = max(0, deployment.replicas - len(placements))
-    diagnosis = Diagnosis()
-    if shortfall:
-        held = cycle.held or ("the selectors cannot be used" if cycle.invalid else "")
-        compiled = cycle.placer.compiled if cycle.placer else cycle.compiled
-        diagnosis = diagnose(cycle.overlay, deployment, compiled, cycle.placer, held=held, missing=shortfall)
-        # Nodes cost money, so the message suggests none before the search has ended.
-        suggestion = "" if cycle.is_cut_short else diagnosis.suggestion
-        diagnosis = replace(diagnosis, preemption=cycle.preemption, suggestion=suggestion)
+    diagnosis = _diagnosis(cycle, shortfall) if shortfall else Diagnosis()
     observed = any(k.entry.state == reasons.BOUND for k in cycle.kept)
-    condition = conditions.scheduled(deployment, len(placements), observed=observed, invalid=cycle.invalid, diagnosis=diagnosis)
-    named = (conditions.cache_condition(deployment), conditions.priority_class_condition(deployment, cycle.overlay.options))
+    condition = conditions.scheduled(
+        deployment,
+        len(placements),
+        observed=observed,
+        invalid=cycle.invalid,
+        diagnosis=diagnosis,
+    )
+    named = (
+        conditions.cache_condition(deployment),
+        conditions.priority_class_condition(deployment, cycle.overlay.options),
+    )
     evictions = tuple(sorted(cycle.evictions, key=lambda e: (e.replica_name, e.uid)))
     notes = tuple(sorted(cycle.notes, key=lambda n: (n.reason, n.replica_name)))
     return Decision(
@@ -286,7 +394,9 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
         notes=notes,
         conditions=(
             condition,
-            conditions.fully_scheduled(deployment, len(placements), cycle.invalid, diagnosis),
+            conditions.fully_scheduled(
+                deployment, len(placements), cycle.invalid, diagnosis
+            ),
             *(found for found in named if found),
             *conditions.note_conditions(notes),
         ),
@@ -305,11 +415,34 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
     )
 
 
+def _diagnosis(cycle: SchedulingCycle, shortfall: int) -> Diagnosis:
+    held = cycle.held
+    if not held and cycle.invalid:
+        held = conditions.INVALID_SELECTORS
+    compiled = cycle.placer.compiled if cycle.placer else cycle.compiled
+    diagnosis = diagnose(
+        cycle.overlay,
+        cycle.deployment,
+        compiled,
+        cycle.placer,
+        held=held,
+        missing=shortfall,
+    )
+    # Nodes cost money, so the message suggests none before the search has ended.
+    suggestion = "" if cycle.is_cut_short else diagnosis.suggestion
+    return replace(diagnosis, preemption=cycle.preemption, suggestion=suggestion)
+
+
 def _waiting_since(cycle: SchedulingCycle) -> int:
-    """Give since when capacity is reserved for a deployment that waits, -1 if none is: a reservation keeps its first time."""
+    """Return the time since which the deployment reserves capacity, or -1.
+
+    An existing reservation keeps its time.
+    """
     if not cycle.overlay.rules.reserve_for_queue or cycle.held or cycle.invalid:
         return -1
-    known = cycle.overlay.queue_reservations.get((cycle.deployment.namespace, cycle.deployment.name))
+    known = cycle.overlay.queue_reservations.get(
+        (cycle.deployment.namespace, cycle.deployment.name)
+    )
     return known.since if known else cycle.overlay.now
 
 
@@ -319,16 +452,21 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
         entry = kept.entry
         target = cycle.updates.get(entry.uid)
         info = cycle.overlay.clusters.get(entry.cluster)
+        if target is None:
+            action, engines, template = reasons.KEEP, entry.engines, entry.template
+        else:
+            action, engines = reasons.UPDATE, target
+            template = cycle.deployment.template
         found.append(
             Placement(
                 cluster=entry.cluster,
                 index=entry.index,
                 replica_name=entry.name,
                 uid=entry.uid,
-                action=reasons.KEEP if target is None else reasons.UPDATE,
-                engines=entry.engines if target is None else target,
+                action=action,
+                engines=engines,
                 gateway_address=info.view.gateway_address if info else "",
-                template=entry.template if target is None else cycle.deployment.template,
+                template=template,
                 name_counter=entry.name_counter,
                 reuse=entry.reuse,
                 after=_still_waits_for(cycle, entry),
@@ -338,20 +476,32 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
 
 
 def _still_waits_for(cycle: SchedulingCycle, entry: LedgerEntry) -> tuple[str, ...]:
-    """Give what may have to be gone before a replica is started: its deployment may never have read the answer that placed it.
+    """Return the replicas that must be gone before a reserved replica may start.
 
-    Which of several placements got the nodes of the first that is gone, its deployment knows from the answers that placed them, and waits
-    for no more than those said. The ledger counts nodes: what a placement reuses by now does not tell whose nodes they are.
+    The deployment may never have read the decision that placed the replica, so the
+    decision repeats the list. When several placements compete for the nodes of one
+    removed replica, the deployment resolves that from the decisions that placed them.
+    The ledger only counts nodes, so it cannot say which replica's nodes a placement
+    uses.
     """
     if entry.state != reasons.RESERVED:
         return ()
-    return cycle.overlay.ledger.predecessors((entry.namespace, entry.deployment), entry.cluster)
+    return cycle.overlay.ledger.predecessors(
+        (entry.namespace, entry.deployment), entry.cluster
+    )
 
 
-def _digest(placements: Sequence[Placement], evictions: Sequence[Eviction], message: str) -> str:
+def _digest(
+    placements: Sequence[Placement], evictions: Sequence[Eviction], message: str
+) -> str:
     parts = [message]
     for p in placements:
-        pools = ",".join(member.pool for engine in p.engines for member in engine.members)
-        parts.append(f"{p.cluster}/{p.index} {p.replica_name} {p.uid} {p.action} {pools}")
+        pools: list[str] = []
+        for engine in p.engines:
+            pools += [member.pool for member in engine.members]
+        parts.append(
+            f"{p.cluster}/{p.index} {p.replica_name} {p.uid} {p.action} "
+            f"{','.join(pools)}"
+        )
     parts += [f"{e.uid} {e.reason}" for e in evictions]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()

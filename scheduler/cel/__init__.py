@@ -1,16 +1,29 @@
-"""CEL device selectors, decided exactly as the workload cluster's DRA allocator decides them.
+"""CEL device selectors, evaluated as the DRA allocator of the workload cluster does.
 
-A replica is pinned to the pool whose devices match here, so a match that Kubernetes would refuse is the worst error this package
-can make: the pods would stay Pending for ever. Whatever cannot be evaluated therefore does not match, and whatever Kubernetes would
-refuse to compile is refused at once. cel-python brings the grammar; types, costs and evaluation are written
-here (`program.py` says why).
+A replica is pinned to a pool whose devices match here. If Kubernetes would reject such
+a match, the pods would stay Pending, which is the worst error of this package. So a
+selector that cannot be evaluated does not match, and a selector that Kubernetes refuses
+to compile is rejected at once. cel-python provides the grammar. Types, costs and
+evaluation are implemented here (`program.py` explains why).
 
 Nothing here imports Temporal or pydantic, and importing this package loads no engine.
 """
 
-from scheduler.cel.comparisons import Unmet, device_problem, lowered, renamed, unmet_comparisons
+from scheduler.cel.comparisons import (
+    Unmet,
+    device_problem,
+    lowered,
+    renamed,
+    unmet_comparisons,
+)
 from scheduler.cel.errors import SelectorError
-from scheduler.cel.selector import Match, Selector, check_selector, compile_selector, selector_cost
+from scheduler.cel.selector import (
+    Match,
+    Selector,
+    check_selector,
+    compile_selector,
+    selector_cost,
+)
 
 __all__ = [
     "Match",

@@ -1,6 +1,7 @@
-"""A cache of results that is bounded by the length of the texts they were made from.
+"""A cache of results, bounded by the total length of the texts in its keys.
 
-What users write is bounded one by one, not in number: whoever changes a deployment ten thousand times has sent as many different texts.
+The length of each text is limited, but the number of texts is not: a user who changes a
+deployment ten thousand times sends ten thousand texts.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Callable, Hashable
 from functools import update_wrapper
 from typing import Generic, ParamSpec, TypeVar
 
-# Texts of one cache together. A compiled selector takes 10 to 90 times its text, so this is 200 MiB at worst; and it holds the 10,000
-# different selectors of a large fleet, of 200 characters each.
+# The total length of the texts in one cache. A compiled selector takes 10 to 90 times
+# the size of its text, so a cache takes 200 MiB at most. It holds the 10,000 selectors
+# of a large fleet, of 200 characters each.
 CHARACTERS_MAX = 2 * 1024 * 1024
 ENTRIES_MAX = 16_384
 
@@ -22,13 +24,17 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Arguments, Result]):
-    """A function whose results are kept in two generations.
+    """A function whose results are cached in two generations.
 
-    When the younger one has half of what is allowed, it becomes the older one, and what was not used since that was the younger is
-    forgotten. Unlike an order of use this costs a hit nothing but the look-up: keys are whole templates, and hashing one takes time.
+    When the younger generation reaches half of the limit, it becomes the older
+    generation. Results of the previous older generation are dropped unless they were
+    used since then. Unlike in an LRU cache, a hit costs only the look-up: keys are
+    whole templates, and hashing a key takes time.
     """
 
-    def __init__(self, make: Callable[Arguments, Result], length: Callable[..., int]) -> None:
+    def __init__(
+        self, make: Callable[Arguments, Result], length: Callable[..., int]
+    ) -> None:
         update_wrapper(self, make)
         self._make = make
         self._length = length
@@ -38,7 +44,7 @@ class BoundedCache(Generic[Arguments, Result]):
         self._lock = threading.Lock()
 
     def __call__(self, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        """Give the result that is kept, or make it."""
+        """Return the cached result, or compute it."""
         key = (args, *kwargs.items()) if kwargs else args
         found = self._young.get(key)
         if found is not None:
@@ -50,22 +56,32 @@ class BoundedCache(Generic[Arguments, Result]):
                 return self._young[key]  # another thread was faster
             self._young[key] = result
             self._characters[0] += self._length(*args, **kwargs)
-            if 2 * self._characters[0] > CHARACTERS_MAX or 2 * len(self._young) > ENTRIES_MAX:
+            if (
+                2 * self._characters[0] > CHARACTERS_MAX
+                or 2 * len(self._young) > ENTRIES_MAX
+            ):
                 self._old, self._young = self._young, {}
                 self._characters = [0, self._characters[0]]
         return result
 
 
 def remember(known: dict[Key, Value], key: Key, value: Value, most: int) -> Value:
-    """Keep a value beside others. Where there are too many of them all are forgotten: what is used still is made again."""
+    """Store a value. If there are `most` of them, drop all other values first."""
     if len(known) >= most:
         known.clear()
     known[key] = value
     return value
 
 
-def bounded_cache(length: Callable[..., int]) -> Callable[[Callable[Arguments, Result]], BoundedCache[Arguments, Result]]:
-    """Keep the results of a function that were used lately; `length` gives the length of the texts among its arguments."""
+def bounded_cache(
+    length: Callable[..., int],
+) -> Callable[[Callable[Arguments, Result]], BoundedCache[Arguments, Result]]:
+    """Cache the recent results of a function.
+
+    Args:
+        length: returns the length of the texts among the arguments of a call.
+
+    """
 
     def decorate(make: Callable[Arguments, Result]) -> BoundedCache[Arguments, Result]:
         return BoundedCache(make, length)

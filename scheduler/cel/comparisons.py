@@ -1,7 +1,7 @@
-"""Which comparisons of a selector a device does not pass, and what it has instead: for explanations only.
+"""The comparisons of a selector that a device fails, for explanations.
 
-A selector is mostly a chain of `&&`, and its terms compare one attribute or capacity with a constant. Each term is evaluated on its own,
-by the program that matches; one that is no such comparison is not reported.
+A selector is usually a chain of `&&` whose terms compare one attribute or capacity with
+a constant. Each term is evaluated separately. Terms of another form are not reported.
 """
 
 from __future__ import annotations
@@ -21,10 +21,30 @@ if TYPE_CHECKING:
     from scheduler.cel.syntax import tree
     from scheduler.model.devices import DeviceEntry
 
-_WORDS = {"_==_": "{}", "_!=_": "not {}", "_<_": "less than {}", "_<=_": "at most {}", "_>_": "more than {}", "_>=_": "at least {}"}
-_MIRRORED = {"_==_": "_==_", "_!=_": "_!=_", "_<_": "_>_", "_<=_": "_>=_", "_>_": "_<_", "_>=_": "_<=_"}
+_WORDS = {
+    "_==_": "{}",
+    "_!=_": "not {}",
+    "_<_": "less than {}",
+    "_<=_": "at most {}",
+    "_>_": "more than {}",
+    "_>=_": "at least {}",
+}
+_MIRRORED = {
+    "_==_": "_==_",
+    "_!=_": "_!=_",
+    "_<_": "_>_",
+    "_<=_": "_>=_",
+    "_>_": "_<_",
+    "_>=_": "_<=_",
+}
 _RANKS = {"isGreaterThan": "_>_", "isLessThan": "_<_"}
-_TEXTS = {"startsWith": "beginning with {}", "endsWith": "ending with {}", "contains": "containing {}", "matches": "matching {}"}
+_TEXTS = {
+    "startsWith": "beginning with {}",
+    "endsWith": "ending with {}",
+    "contains": "containing {}",
+    "matches": "matching {}",
+}
+_CONTENTS = frozenset({"orValue", "value"})
 _CONSTANTS = frozenset({"quantity", "semver"})
 _AT_LEAST = "_>=_"
 _PRESENT = "any value"
@@ -32,15 +52,16 @@ _PRESENT = "any value"
 
 @dataclass(frozen=True, slots=True)
 class Unmet:
-    """A comparison that a device does not pass.
+    """A comparison that a device fails.
 
     Attributes:
-        name: of the attribute or capacity, with its domain unless that is the device's driver; `driver` for the driver.
-        has: the device's value as its class has it, "" where it has none of this name.
+        name: name of the attribute or capacity, with its domain unless that is the device's
+            driver; `driver` for the driver.
+        has: the device's value as its class writes it, or empty if it does not have the name.
         wants: the condition on the value, in words.
-        names: what the device has of this kind, by name; empty where it has a value.
-        at_least: offset of the constant in the selector if any value from it on passes, else -1.
-        named_at: offset of the name in the selector where the device has none of it, else -1.
+        names: the device's attributes or capacities by name; empty if it has a value.
+        at_least: offset of the constant in the selector if larger values match too, else -1.
+        named_at: offset of the name in the selector if the device does not have it, else -1.
 
     """
 
@@ -53,7 +74,10 @@ class Unmet:
 
 
 class _Comparison(NamedTuple):
-    """What a term reads, `kind` being driver, attributes or capacity, and what it wants of it."""
+    """The value that a term reads, and its condition.
+
+    `kind` is driver, attributes or capacity.
+    """
 
     kind: str
     domain: str
@@ -65,7 +89,7 @@ class _Comparison(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """What a term reads, and where its name is in the selector."""
+    """The value that a term reads, and the offset of its name in the selector."""
 
     kind: str
     domain: str
@@ -78,12 +102,19 @@ class _Term(NamedTuple):
     comparison: _Comparison | None
 
 
-def unmet_comparisons(text: str, device: DeviceEntry, *, lenient_calls: bool = False, max_cost: int = FLEET_COST_MAX) -> tuple[Unmet, ...]:
-    """Give the comparisons of a selector that compiles which a device does not pass, in their order in the text.
+def unmet_comparisons(
+    text: str,
+    device: DeviceEntry,
+    *,
+    lenient_calls: bool = False,
+    max_cost: int = FLEET_COST_MAX,
+) -> tuple[Unmet, ...]:
+    """Return the comparisons that a device fails, in their order in the text.
 
-    Nothing is given for a device that cannot be read: no selector matches it, whatever it compares.
+    A device that cannot be read has none, because no selector matches it.
     """
-    from scheduler.cel.runtime.device import read_device  # noqa: PLC0415 - loaded with the first selector, as in `selector`
+    # The engine is loaded with the first selector.
+    from scheduler.cel.runtime.device import read_device  # noqa: PLC0415
     from scheduler.cel.runtime.machine import run  # noqa: PLC0415
 
     seen = read_device(device)
@@ -103,7 +134,7 @@ def unmet_comparisons(text: str, device: DeviceEntry, *, lenient_calls: bool = F
 
 
 def device_problem(device: DeviceEntry) -> str:
-    """Say why no selector can be evaluated for a device, "" if its attributes and capacities can be read."""
+    """Return why no selector can be evaluated for a device, or an empty text."""
     from scheduler.cel.runtime.device import read_device  # noqa: PLC0415
 
     seen = read_device(device)
@@ -111,7 +142,10 @@ def device_problem(device: DeviceEntry) -> str:
 
 
 def lowered(text: str, unmet: Unmet) -> str:
-    """Give a selector with the constant of an `at least` lowered to what the device has; "" if it is no quantity, or not above that."""
+    """Return a selector whose lower bound is replaced by the value of the device.
+
+    The result is empty if the value is not a quantity, or is not below the bound.
+    """
     from scheduler.cel.syntax.lexer import token_end  # noqa: PLC0415
 
     end = token_end(text, unmet.at_least) if unmet.at_least >= 0 else 0
@@ -127,11 +161,19 @@ def lowered(text: str, unmet: Unmet) -> str:
 
 
 def renamed(text: str, unmet: Unmet, name: str) -> str:
-    """Give a selector that reads another attribute or capacity than the one that the device lacks; "" if it cannot be written there."""
+    """Return a selector that reads another name instead of the missing one.
+
+    The result is empty if the name cannot be written at that place.
+    """
     start = unmet.named_at
     dot = start >= 0 and text[start] == "."
     start += dot or text[start : start + 1] in {'"', "'"}
-    if unmet.named_at < 0 or text[start : start + len(unmet.name)] != unmet.name or (dot and not name.isidentifier()):
+    start += dot and text[start : start + 1] == "?"
+    if (
+        unmet.named_at < 0
+        or text[start : start + len(unmet.name)] != unmet.name
+        or (dot and not name.isidentifier())
+    ):
         return ""
     return text[:start] + name + text[start + len(unmet.name) :]
 
@@ -145,11 +187,14 @@ def _terms(text: str, lenient_calls: bool) -> tuple[_Term, ...]:
     compile_selector(text, lenient_calls=lenient_calls)
     root = parse(text)
     Checker(text, lenient_calls=lenient_calls).check(root)
-    return tuple(_Term(Compiler(text).compile(term), _comparison(term)) for term in _chained(root, "&&"))
+    return tuple(
+        _Term(Compiler(text).compile(term), _comparison(term))
+        for term in _chained(root, "&&")
+    )
 
 
 def _chained(root: tree.Node, operator: str) -> Iterator[tree.Node]:
-    """Give the terms of a chain of `&&` or `||`, those of chains inside it too."""
+    """Return the terms of a chain of `&&` or `||`, including those of chains inside it."""
     from scheduler.cel.syntax.tree import Logic  # noqa: PLC0415
 
     pending = [root]
@@ -162,7 +207,10 @@ def _chained(root: tree.Node, operator: str) -> Iterator[tree.Node]:
 
 
 def _comparison(node: tree.Node) -> _Comparison | None:
-    """Read a term as a comparison; alternatives are one if they are about the same value."""
+    """Read a term as a comparison.
+
+    Alternatives are one comparison if they read one value.
+    """
     found = [_single(each) for each in _chained(node, "||")]
     first = found[0]
     if first is None or any(each is None or each[:3] != first[:3] for each in found):
@@ -179,11 +227,18 @@ def _single(node: tree.Node) -> _Comparison | None:
     if not isinstance(node, Call):
         return _of(node, "_==_", "true")
     args = node.args
+    if node.function == "hasValue" and node.target is not None:
+        return _of(node.target, "", _PRESENT)
     if node.function == "!_":
         return _of(args[0], "_==_", "false")
     if node.function in _WORDS:
         compared = args[0]
-        if isinstance(compared, Call) and compared.function == "compareTo" and compared.target is not None and _constant(args[1]) == "0":
+        if (
+            isinstance(compared, Call)
+            and compared.function == "compareTo"
+            and compared.target is not None
+            and _constant(args[1]) == "0"
+        ):
             return _ordered(compared.target, node.function, compared.args[0])
         return _ordered(compared, node.function, args[1])
     if node.function in _RANKS and node.target is not None:
@@ -203,7 +258,9 @@ def _ordered(left: tree.Node, operator: str, right: tree.Node) -> _Comparison | 
     if _constant(left):
         left, operator, right = right, _MIRRORED[operator], left
     wanted = _constant(right)
-    return _of(left, operator, _WORDS[operator].format(wanted), _offset(right)) if wanted else None
+    if not wanted:
+        return None
+    return _of(left, operator, _WORDS[operator].format(wanted), _offset(right))
 
 
 def _of(node: tree.Node, operator: str, wants: str, at: int = -1) -> _Comparison | None:
@@ -212,29 +269,44 @@ def _of(node: tree.Node, operator: str, wants: str, at: int = -1) -> _Comparison
 
 
 def _path(node: tree.Node) -> _Path | None:
-    """Read `device.driver`, or `device.attributes[domain].name` and the like, as kind, domain and name."""
+    """Read `device.driver` or `device.attributes[domain].name` and the like."""
     from scheduler.cel.syntax.tree import Ident, Select  # noqa: PLC0415
 
+    node = _optional_of(node)
     outer = _step(node)
     if outer is None:
         return None
     operand, name, at = outer
-    if isinstance(operand, Ident) and operand.name == "device" and isinstance(node, Select):
-        return _Path("driver", "", "driver", -1) if name == "driver" else None
+    if isinstance(operand, Ident) and isinstance(node, Select):
+        is_driver = operand.name == "device" and name == "driver"
+        return _Path("driver", "", "driver", -1) if is_driver else None
     inner = _step(operand)
-    kind = inner[0] if inner else None
-    if inner is None or not isinstance(kind, Select) or kind.name not in {"attributes", "capacity"}:
+    if inner is None:
         return None
-    return _Path(kind.name, inner[1], name, at) if isinstance(kind.operand, Ident) and kind.operand.name == "device" else None
+    kind, domain, _ = inner
+    if not isinstance(kind, Select) or kind.name not in {"attributes", "capacity"}:
+        return None
+    if not isinstance(kind.operand, Ident) or kind.operand.name != "device":
+        return None
+    return _Path(kind.name, domain, name, at)
+
+
+def _optional_of(node: tree.Node) -> tree.Node:
+    """Return the optional that `orValue` or `value` reads, or the node itself."""
+    from scheduler.cel.syntax.tree import Call  # noqa: PLC0415
+
+    if isinstance(node, Call) and node.function in _CONTENTS:
+        return node.target or node
+    return node
 
 
 def _step(node: tree.Node) -> tuple[tree.Node, str, int] | None:
-    """Read `operand.name` or `operand["name"]`, with the offset of the dot or of the text."""
-    from scheduler.cel.syntax.tree import Call, Literal, Select  # noqa: PLC0415
+    """Read `operand.name` or `operand["name"]`, with the offset of the name."""
+    from scheduler.cel.syntax.tree import Literal, Select, is_index  # noqa: PLC0415
 
     if isinstance(node, Select) and not node.test:
         return node.operand, node.name, node.at
-    if isinstance(node, Call) and node.function == "_[_]":
+    if is_index(node):
         key = node.args[1]
         if isinstance(key, Literal) and type(key.value) is str:
             return node.args[0], key.value, key.at
@@ -242,12 +314,14 @@ def _step(node: tree.Node) -> tuple[tree.Node, str, int] | None:
 
 
 def _constant(node: tree.Node) -> str:
-    """Write a constant as a class would, "" for anything else."""
+    """Return a constant as a class writes it, or an empty text for another node."""
     from scheduler.cel.syntax.tree import Call, Literal  # noqa: PLC0415
 
     if isinstance(node, Call) and node.function in _CONSTANTS and node.target is None:
         return _constant(node.args[0])
-    return _written(node.value) if isinstance(node, Literal) and type(node.value) in {str, bool, int} else ""
+    if isinstance(node, Literal) and type(node.value) in {str, bool, int}:
+        return _written(node.value)
+    return ""
 
 
 def _offset(node: tree.Node) -> int:
@@ -260,15 +334,29 @@ def _unmet(comparison: _Comparison, device: DeviceEntry) -> Unmet:
     kind, domain, name, operator, wants, at, named_at = comparison
     if kind == "driver":
         return Unmet(name, device.driver, wants)
-    values = {_shown(key, device): _written(value) for key, _, value in device.attributes}
+    values = {
+        _shown(key, device): _written(value) for key, _, value in device.attributes
+    }
     if kind == "capacity":
         values = {_shown(key, device): amount for key, amount in device.capacity}
     shown = name if domain == device.driver else f"{domain}/{name}"
     if shown in values:
-        return Unmet(shown, values[shown], wants, at_least=at if operator == _AT_LEAST else -1)
-    # Beside a name of another domain those of the driver are written in full.
-    names = values if domain == device.driver else [key if "/" in key else f"{device.driver}/{key}" for key in values]
-    return Unmet(shown, "", wants, tuple(names), named_at=named_at if domain == device.driver else -1)
+        return Unmet(
+            shown, values[shown], wants, at_least=at if operator == _AT_LEAST else -1
+        )
+    # Next to a name of another domain, names of the driver's domain are qualified too.
+    names = (
+        values
+        if domain == device.driver
+        else [key if "/" in key else f"{device.driver}/{key}" for key in values]
+    )
+    return Unmet(
+        shown,
+        "",
+        wants,
+        tuple(names),
+        named_at=named_at if domain == device.driver else -1,
+    )
 
 
 def _shown(key: str, device: DeviceEntry) -> str:

@@ -1,14 +1,14 @@
-"""The two ways a selector fails: it is refused before use, or it cannot be evaluated for one device."""
+"""The failures of a selector: rejected before use, or not evaluated for a device."""
 
 from __future__ import annotations
 
 
 class SelectorError(ValueError):
-    """A selector that must not be used: the workload cluster, or this scheduler's own limits, would refuse it.
+    """A selector that the workload cluster or this scheduler rejects.
 
     Attributes:
-        problem: what is wrong, without the place.
-        line: 1-based line, or 0 when the whole text is meant.
+        problem: the reason, without the position.
+        line: 1-based line, or 0 for the whole text.
         column: 1-based column in characters, or 0.
 
     """
@@ -22,7 +22,7 @@ class SelectorError(ValueError):
 
 
 class EvalError(Exception):
-    """What CEL calls an error value: it travels through an evaluation and may be absorbed by `||` and `&&`."""
+    """An error value of CEL, which `||` and `&&` may absorb."""
 
     __slots__ = ("reason",)
 
@@ -32,7 +32,9 @@ class EvalError(Exception):
 
 
 class Aborted(Exception):
-    """Evaluation was stopped; unlike an error value nothing absorbs it.
+    """The evaluation was stopped.
+
+    Unlike an error value, this cannot be absorbed.
 
     Attributes:
         work: cost units and steps until then.

@@ -1,4 +1,5 @@
-"""Why replicas are where they are, or nowhere: conditions, headlines, near misses, reports per cluster and pool.
+"""Explanations of decisions: conditions, headlines, near misses, reports.
 
-Reads the same filters as placement, so an explanation cannot differ from the decision. Not here: anything that changes a fleet.
+The package uses the same filters as placement, so an explanation cannot differ from the
+decision. Code that changes a fleet does not belong here.
 """

@@ -1,6 +1,7 @@
-"""The nearest miss: what would have to be freed or added, and where, to place one more replica.
+"""The nearest miss: the capacity to free or add, and where, for one more replica.
 
-A request that fits nowhere visits every cluster that passed the filters, so a visit is cheap and a text is written only for the nearest.
+For a request that does not fit, every cluster that passed the filters is visited. A
+visit must be cheap, so a text is written only for the nearest cluster.
 """
 
 from __future__ import annotations
@@ -10,26 +11,39 @@ from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 
-from scheduler.explain.whole_replica import PoolCapacity, PoolNeed, choose_pools, engine_order, pool_needs, unit_name
+from scheduler.explain.whole_replica import (
+    PoolCapacity,
+    PoolNeed,
+    choose_pools,
+    engine_order,
+    pool_needs,
+    unit_name,
+)
 from scheduler.fleet.caches.tried_clusters import TriedClusters
 from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet, ranks_of
 from scheduler.hardware.charged_devices import Pods, PoolLoad, capacity_of, pods_on
-from scheduler.hardware.template import Layout
+from scheduler.hardware.template import PoolLayout
 from scheduler.model.inputs import PoolView
-from scheduler.placement.limits.device_accounting import Fragmentation, admits, charged_load, counts_devices, fragmentation
+from scheduler.placement.limits.device_accounting import (
+    Fragmentation,
+    admits,
+    charged_load,
+    counts_devices,
+    fragmentation,
+)
 from scheduler.placement.placer import ReplicaPlacer
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """What a replica lacks on a cluster.
+    """The capacity that a replica lacks on a cluster.
 
     Attributes:
-        gap: nodes that are missing, or pods that find no devices.
-        cluster: where.
-        text: what is needed beside what is free, "" where the nodes would suffice.
-        needs: nodes per pool; empty where devices are counted.
-        pool: where devices are counted, the pool that takes most of the pods.
+        gap: missing nodes, or the number of pods that find no devices.
+        cluster: name of the cluster.
+        text: needed and free capacity, "" if the nodes would suffice.
+        needs: nodes per pool; empty if devices are counted.
+        pool: the pool that takes most of the pods, if devices are counted.
 
     """
 
@@ -41,24 +55,29 @@ class Miss:
 
 
 class NearestMiss:
-    """Keeps the smallest gap, then the first cluster and pool by name, and the headline group it belongs to."""
+    """Finds the smallest gap, then the first cluster and pool by name.
+
+    `group` is the headline group of the nearest miss.
+    """
 
     def __init__(self, placer: ReplicaPlacer) -> None:
         self._placer = placer
         self._key: tuple[int, str] | None = None
         self._found: tuple[ClusterInfo, int] | None = None
         self.group = ""
-        self._orders: dict[Layout, list[int]] = {}
+        self._orders: dict[PoolLayout, list[int]] = {}
 
     def measure(self, parts: Sequence[tuple[TriedClusters, ClusterSet]]) -> None:
-        """Measure the missing capacity on clusters that lack some, and remember the nearest.
+        """Measure the missing capacity of clusters and remember the nearest.
 
-        Each part has the outcomes of trials, and the clusters that they are about.
+        Each part has outcomes of trials and the clusters they concern.
         """
         if counts_devices(self._placer.overlay):
             engines: dict[int, int] = {}
             for outcomes, clusters in parts:
-                engines |= {rank: outcomes.trial(rank).failed for rank in ranks_of(clusters)}
+                engines |= {
+                    rank: outcomes.trial(rank).failed for rank in ranks_of(clusters)
+                }
             self._measure_devices(engines)
         else:
             for outcomes, clusters in parts:
@@ -77,11 +96,11 @@ class NearestMiss:
                 return
 
     def _measure_devices(self, engines: Mapping[int, int]) -> None:
-        """Measure clusters by rank, given the engine that failed on each."""
+        """Measure clusters by rank; the mapping has the engine that failed on each."""
         for rank in sorted(engines):
             nearest = self._key[0] if self._key else -1
             if 0 <= nearest <= 1:
-                return  # no cluster that comes later by name can be nearer
+                return  # clusters that come later by name cannot be nearer
             info = self._placer.overlay.index.ranked[rank]
             gap = _DeviceMiss(self._placer, info, engines[rank], nearest).gap
             self.remember(gap, info, engines[rank])
@@ -91,11 +110,13 @@ class NearestMiss:
         order = self._orders.get(info.layout)
         if order is None:
             order = self._orders[info.layout] = engine_order(fits)
-        # Where a search was cut short the nodes may suffice.
-        return max(1, choose_pools(fits, order, PoolCapacity(self._placer, info).free)[0])
+        # If a search was cut short, the nodes may suffice after all.
+        return max(
+            1, choose_pools(fits, order, PoolCapacity(self._placer, info).free)[0]
+        )
 
     def remember(self, gap: int, info: ClusterInfo, engine: int) -> None:
-        """Remember what a replica lacks on a cluster if nothing smaller is known."""
+        """Keep this miss if it is nearer than the known one."""
         if self._key is None or (gap, info.name) < self._key:
             self._key = (gap, info.name)
             self._found = (info, engine)
@@ -103,12 +124,15 @@ class NearestMiss:
 
     @property
     def miss(self) -> Miss | None:
-        """The nearest miss, None without any."""
+        """Return the nearest miss, or None."""
         return capacity_miss(self._placer, *self._found) if self._found else None
 
 
 def capacity_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss:
-    """Say what a replica lacks on a cluster whose pools have the devices for it, and where `engine` found no pool."""
+    """Return the capacity that a replica lacks on a cluster.
+
+    The pools of the cluster have the right devices, and `engine` found no pool.
+    """
     if counts_devices(placer.overlay):
         miss = _DeviceMiss(placer, info, engine)
         return Miss(miss.gap, info.name, miss.text, pool=info.pools[miss.p].name)
@@ -119,16 +143,21 @@ def capacity_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss
 
 
 class _DeviceMiss:
-    """What an engine lacks where devices are counted: the engines before it are put where they fit, and it has the best pool left.
+    """The devices that an engine lacks if devices are counted.
+
+    The engines before it take the first pool where they fit. The engine then gets the
+    best remaining pool.
 
     Attributes:
-        p: the pool that takes most of its pods.
+        p: position of the pool that takes most of its pods.
         gap: pods that find no devices there.
 
     """
 
-    def __init__(self, placer: ReplicaPlacer, info: ClusterInfo, engine: int, limit: int = -1) -> None:
-        """Measure one cluster; a gap of `limit` or more is of no interest, if that is not negative."""
+    def __init__(
+        self, placer: ReplicaPlacer, info: ClusterInfo, engine: int, limit: int = -1
+    ) -> None:
+        """Measure one cluster; stop early once the gap reaches a non-negative `limit`."""
         self._placer = placer
         self._info = info
         self._engine = engine
@@ -147,8 +176,11 @@ class _DeviceMiss:
             pods = _pods(placer, engine, info.pools[p])
             total = sum(group.count for group in pods)
             beside = added.get(p, [])
-            # One question tells whether the gap would be smaller; how small it is takes several.
-            if 0 < limit <= total and not _takes(placer, info, p, [*beside, *_first_of(pods, total - limit + 1)]):
+            # One check shows whether the gap is smaller than the limit. Measuring the
+            # gap takes several checks.
+            if 0 < limit <= total and not _takes(
+                placer, info, p, [*beside, *_first_of(pods, total - limit + 1)]
+            ):
                 continue
             fitting = _fitting(placer, info, p, pods, beside)
             rows.append((max(1, total - fitting), p, fitting))
@@ -156,14 +188,27 @@ class _DeviceMiss:
 
     @property
     def text(self) -> str:
-        """Say what the engine needs of the pool beside what is free."""
-        names = ", ".join(unit_name(self._placer.compiled, i) for i in self._beside.get(self.p, ()))
-        text = device_text(self._placer, self._info, self.p, self._engine, self._fitting)
-        return f"{text}, beside {names}" if text and names else text
+        """Return the engine's need of the pool, and the free devices."""
+        names = ", ".join(
+            unit_name(self._placer.compiled, i) for i in self._beside.get(self.p, ())
+        )
+        text = device_text(
+            self._placer, self._info, self.p, self._engine, self._fitting
+        )
+        return f"{text}, with {names} placed first" if text and names else text
 
 
-def device_text(placer: ReplicaPlacer, info: ClusterInfo, p: int, engine: int, fitting: int | None = None) -> str:
-    """Say what the pods of an engine need of the devices of a pool, beside what is free; `fitting` of them would find a node."""
+def device_text(
+    placer: ReplicaPlacer,
+    info: ClusterInfo,
+    p: int,
+    engine: int,
+    fitting: int | None = None,
+) -> str:
+    """Return the devices that an engine's pods need of a pool, and the free devices.
+
+    `fitting` is the number of pods that would find a node.
+    """
     pool = info.pools[p]
     pods = _pods(placer, engine, pool)
     total = sum(group.count for group in pods)
@@ -176,17 +221,26 @@ def device_text(placer: ReplicaPlacer, info: ClusterInfo, p: int, engine: int, f
     where = f"{info.name}/{pool.name}"
     found = fragmentation(placer.overlay, info).get(pool.name, Fragmentation(0, 0, 0))
     if total == 1 and len(drawn) == 1 and size[drawn[0]] > found.largest:
-        return f"needs {size[drawn[0]]} devices on one node, {found.largest} sure of {found.free} free on {where}"
+        return (
+            f"needs {size[drawn[0]]} devices on one node, "
+            f"{found.largest} of {found.free} free guaranteed on {where}"
+        )
     names = [entry.name for entry in pool.device_set.entries]
     capacity = capacity_of(pool)
     charged = list(_charged(placer, info, p).pods())
-    free = [max(0, capacity[e] * pool.nodes - sum(group.size[e] * group.count for group in charged)) for e in range(len(size))]
+    free = []
+    for e in range(len(size)):
+        used = sum(group.size[e] * group.count for group in charged)
+        free.append(max(0, capacity[e] * pool.nodes - used))
     wanted = " and ".join(f"{size[e]} {names[e]}" for e in drawn)
     there = " and ".join(f"{free[e]} {names[e]}" for e in drawn)
     if total == 1:
         return f"needs {wanted} on one node, {there} free on {where}"
     apart = " on different nodes" if any(group.siblings for group in pods) else ""
-    return f"needs {total} pods with {wanted} each{apart}, {fitting} fit on {where} with {there} free"
+    return (
+        f"needs {total} pods with {wanted} each{apart}, "
+        f"{fitting} fit on {where} with {there} free"
+    )
 
 
 def _pods(placer: ReplicaPlacer, engine: int, pool: PoolView) -> list[Pods]:
@@ -194,11 +248,19 @@ def _pods(placer: ReplicaPlacer, engine: int, pool: PoolView) -> list[Pods]:
 
 
 def _charged(placer: ReplicaPlacer, info: ClusterInfo, p: int) -> PoolLoad:
-    return charged_load(placer.overlay, info, (placer.deployment.namespace, placer.deployment.name)).on(info.pools[p])
+    return charged_load(
+        placer.overlay, info, (placer.deployment.namespace, placer.deployment.name)
+    ).on(info.pools[p])
 
 
-def _fitting(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods], added: list[Pods]) -> int:
-    """Count how many of these pods a pool takes, in their order, beside those that are added already."""
+def _fitting(
+    placer: ReplicaPlacer,
+    info: ClusterInfo,
+    p: int,
+    pods: list[Pods],
+    added: list[Pods],
+) -> int:
+    """Count how many of the pods fit on a pool, in order, after the added pods."""
     taken: list[Pods] = []
     for group in pods:
         low, high = 0, group.count
@@ -219,7 +281,7 @@ def _takes(placer: ReplicaPlacer, info: ClusterInfo, p: int, pods: list[Pods]) -
 
 
 def _first_of(pods: list[Pods], count: int) -> list[Pods]:
-    """Give the first so many of all pods."""
+    """Return the first `count` pods."""
     found = []
     for group in pods:
         found.append(_first(group, min(group.count, count)))

@@ -1,4 +1,4 @@
-"""How the capacity of a cluster's pools is used according to the ledger."""
+"""The use of a cluster's pools according to the ledger."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ from scheduler.placement.limits.device_accounting import accounting_of, fragment
 
 
 def pool_report(fleet: Fleet, cluster: str, now: int) -> list[dict[str, Any]]:
-    """Give a JSON tree per pool, in published order; empty for an unknown cluster.
+    """Return a JSON tree per pool, in published order; empty for an unknown cluster.
 
-    `free` are nodes that the next replica may take, `declared` and `charged` what that is made of; `devices` is there for pools with
-    claimable devices: the largest pod that is still admitted, free devices, and those of them that pods of that size cannot use.
+    `free` is the number of nodes that the next replica may take, computed from
+    `declared` and `charged`. `devices` exists for pools with claimable devices: the
+    largest pod that is still admitted, the free devices, and the free devices that pods
+    of that size cannot use.
     """
     overlay = FleetOverlay(fleet, now)
     info = overlay.clusters.get(cluster)
     if info is None:
         return []
-    free, used, pieces = overlay.free(info), overlay.ledger.used(info.name), fragmentation(overlay, info)
+    free, used, pieces = (
+        overlay.free(info),
+        overlay.ledger.used(info.name),
+        fragmentation(overlay, info),
+    )
     report = []
     for p, pool in enumerate(info.pools):
-        tree: dict[str, Any] = {"name": pool.name, "accounting": accounting_of(overlay, pool), "declared": pool.nodes}
+        tree: dict[str, Any] = {
+            "name": pool.name,
+            "accounting": accounting_of(overlay, pool),
+            "declared": pool.nodes,
+        }
+        if pool.shortage:
+            tree["shortage"] = pool.shortage
         tree |= {"charged": used.get(pool.name, 0), "free": max(0, free[p])}
         piece = pieces.get(pool.name)
         if piece is not None:
-            tree["devices"] = {"largest": piece.largest, "free": piece.free, "unusable": piece.unusable}
+            tree["devices"] = {
+                "largest": piece.largest,
+                "free": piece.free,
+                "unusable": piece.unusable,
+            }
         report.append(tree)
     return report

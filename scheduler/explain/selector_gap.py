@@ -1,4 +1,4 @@
-"""What keeps a member's devices from matching: the selector's own text, and what the closest device has instead."""
+"""Why the devices of a pool do not match: the selector, and the closest device."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ class SelectorGap:
 
     Attributes:
         request: position among the member's requests.
-        name: of the request.
+        name: name of the request.
         selector: number of the selector, from 1.
-        text: the selector.
+        text: text of the selector.
         device: name of the closest entry of the pool's class.
-        unmet: the comparisons of the selector that it does not pass; empty where the selector is not made of comparisons.
-        differences: how many comparisons, and selectors that are not made of any, it does not pass in the whole request.
-        distance: how far its values are from the bounds, to compare devices with as many differences.
+        unmet: the failed comparisons of the selector; empty if the selector does not
+            consist of comparisons.
+        differences: number of failed comparisons, and of failed selectors without
+            comparisons, in the whole request.
+        distance: how far its values are from the bounds; it ranks devices with equal
+            differences.
 
     """
 
@@ -44,19 +47,22 @@ class SelectorGap:
 
     @property
     def detail(self) -> str:
-        """Say what the closest device has instead, "" if that is not known."""
+        """Return how the closest device differs, or "" if that is unknown."""
         parts = [_unmet_text(unmet) for unmet in self.unmet[:_UNMET_SHOWN]]
+        if not parts:
+            return ""
         more = len(self.unmet) - len(parts)
-        return f"closest device {self.device}: {', '.join(parts)}{f' and {more} more' if more > 0 else ''}" if parts else ""
+        tail = f" and {more} more" if more > 0 else ""
+        return f"closest device {self.device}: {', '.join(parts)}{tail}"
 
     @staticmethod
     def near(unmet: Unmet) -> list[str]:
-        """Give the names that a device has where it lacks the one that is compared, nearest first."""
+        """Return the names that a device has instead of a missing one, sorted."""
         return by_nearness(unmet.name, unmet.names)[:_NAMES_SHOWN]
 
 
 class _Question:
-    """A member's request and the devices of a pool; equal ones have one answer."""
+    """Cache key of a member's request and a pool's devices."""
 
     __slots__ = ("_key", "devices", "need", "request")
 
@@ -73,42 +79,74 @@ class _Question:
         return hash(self._key)
 
 
-def selector_gap(need: MemberNeed, request: str, devices: DeviceSet) -> SelectorGap | None:
-    """Explain why no device of a pool satisfies a request; None if a device does, or none can be read."""
+def selector_gap(
+    need: MemberNeed, request: str, devices: DeviceSet
+) -> SelectorGap | None:
+    """Explain why no device of a pool satisfies a request.
+
+    Return None if a device satisfies it, or if no device can be read.
+    """
     return _answer(_Question(need, request, devices))[0]
 
 
-# In a tuple, because what is None is not kept.
+# The result is wrapped in a tuple, because the cache does not store None.
 @bounded_cache(lambda question: selectors_length(question.need.requests))
 def _answer(question: _Question) -> tuple[SelectorGap | None]:
     return (_closest(question.need, question.request, question.devices.entries),)
 
 
-def _closest(need: MemberNeed, request: str, entries: Sequence[DeviceEntry]) -> SelectorGap | None:
+def _closest(
+    need: MemberNeed, request: str, entries: Sequence[DeviceEntry]
+) -> SelectorGap | None:
     i = next((i for i, known in enumerate(need.requests) if known.name == request), -1)
     readable = [entry for entry in entries if not device_problem(entry)]
-    if i < 0 or not readable or any(all(s.match(entry).matched for s in need.selectors[i]) for entry in readable):
+    if i < 0 or not readable:
         return None
+    for entry in readable:
+        if all(selector.match(entry).matched for selector in need.selectors[i]):
+            return None
     rules = need.rules
     best: tuple[tuple[int, int, int], SelectorGap] | None = None
     for position, entry in enumerate(readable):
-        failed = [n for n, selector in enumerate(need.selectors[i]) if not selector.match(entry).matched]
+        failed = [
+            n
+            for n, selector in enumerate(need.selectors[i])
+            if not selector.match(entry).matched
+        ]
         texts = [need.selectors[i][n].text for n in failed]
-        found = [unmet_comparisons(text, entry, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost) for text in texts]
-        # A selector that is not made of comparisons is one thing that differs.
+        found = [
+            unmet_comparisons(
+                text, entry, lenient_calls=rules.lenient_calls, max_cost=rules.max_cost
+            )
+            for text in texts
+        ]
+        # A selector that does not consist of comparisons counts as one difference.
         differences = sum(max(1, len(unmet)) for unmet in found)
-        rank = (differences, sum(_missing(unmet) for row in found for unmet in row), position)
+        distance = sum(sum(map(_missing, row)) for row in found)
+        rank = (differences, distance, position)
         if best is None or rank < best[0]:
-            best = rank, SelectorGap(i, request, failed[0] + 1, texts[0], entry.name, found[0], differences, rank[1])
+            gap = SelectorGap(
+                i,
+                request,
+                failed[0] + 1,
+                texts[0],
+                entry.name,
+                found[0],
+                differences,
+                distance,
+            )
+            best = (rank, gap)
     return best[1] if best else None
 
 
 def _missing(unmet: Unmet) -> int:
-    """Measure how far a value is from its bound: a name that is missing is farthest."""
+    """Return the distance of a value from its bound; a missing name is the farthest."""
     if unmet.names:
         return 1 << 200
     try:
-        return abs(parse_quantity(unmet.wants.rsplit(" ", 1)[-1]) - parse_quantity(unmet.has))
+        return abs(
+            parse_quantity(unmet.wants.rsplit(" ", 1)[-1]) - parse_quantity(unmet.has)
+        )
     except ValueError:
         return 0
 
@@ -120,4 +158,5 @@ def _unmet_text(unmet: Unmet) -> str:
         return f"has no {unmet.name}, wanted {unmet.wants}"
     names = SelectorGap.near(unmet)
     rest = len(unmet.names) - len(names)
-    return f"has no {unmet.name}, only {', '.join(names)}{f' and {rest} more' if rest > 0 else ''}"
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"has no {unmet.name}, only {', '.join(names)}{more}"

@@ -1,4 +1,4 @@
-"""What a whole replica needs of each pool of a cluster, beside what is free there."""
+"""A whole replica's need of each pool of a cluster, and the free nodes there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scheduler.placement.placer import ReplicaPlacer
 
 @dataclass(frozen=True, slots=True)
 class PoolNeed:
-    """What one replica needs of one pool: nodes per engine, and how many are free."""
+    """One replica's need of one pool: nodes per engine, and the number of free nodes."""
 
     pool: str
     nodes: int
@@ -24,34 +24,46 @@ class PoolNeed:
 
     @property
     def gap(self) -> int:
-        """Nodes that are missing."""
+        """Return the number of missing nodes."""
         return max(0, self.nodes - self.free)
 
     def text(self, cluster: str) -> str:
-        """Say what is needed, by engine if there are several."""
+        """Return the need as text, per engine if there are several."""
         if len(self.engines) == 1:
             return f"needs {self.nodes}, {self.free} free on {cluster}/{self.pool}"
         parts = ", ".join(f"{name} {nodes}" for name, nodes in self.engines)
-        return f"needs {self.nodes} nodes of {cluster}/{self.pool} together ({parts}), {self.free} free"
+        return (
+            f"needs {self.nodes} nodes of {cluster}/{self.pool} together ({parts}), "
+            f"{self.free} free"
+        )
 
 
 class PoolCapacity:
-    """The nodes of a cluster's pools as one more replica finds them: free by position, used and reserved by name."""
+    """The nodes of a cluster's pools that one more replica could use.
+
+    `free` is by position; `used` and `reserved` are by pool name.
+    """
 
     def __init__(self, placer: ReplicaPlacer, info: ClusterInfo) -> None:
         self._overlay = placer.overlay
         self._info = info
         self.free: Sequence[int] = placer.reserved.left(info, placer.overlay.free(info))
         if info.view.queues:
-            self.free = QueueLimits(placer.overlay, info, (placer.deployment.namespace, placer.deployment.name)).nodes(self.free)
-        reusable = placer.overlay.reusable(info, placer.deployment.namespace, placer.deployment.name)
+            self.free = QueueLimits(
+                placer.overlay,
+                info,
+                (placer.deployment.namespace, placer.deployment.name),
+            ).nodes(self.free)
+        reusable = placer.overlay.reusable(
+            info, placer.deployment.namespace, placer.deployment.name
+        )
         if reusable:
             self.free = [a + b for a, b in zip(self.free, reusable, strict=True)]
         self.used = placer.overlay.ledger.used(info.name)
 
     @cached_property
     def reserved(self) -> dict[str, int]:
-        """Nodes of replicas that are placed and not running yet."""
+        """Return the nodes of placed replicas that do not run yet."""
         found: dict[str, int] = {}
         for entry in self._overlay.ledger.on_cluster(self._info.name).values():
             if entry.state == reasons.RESERVED:
@@ -61,15 +73,26 @@ class PoolCapacity:
 
 
 def engine_order(fits: Sequence[EngineFit]) -> list[int]:
-    """Give the engines that fit some pool in the order in which they choose one: those with the fewest pools and the most nodes first."""
-    order = sorted(range(len(fits)), key=lambda i: (len(fits[i].positions), -fits[i].cost, i))
+    """Return the engines that fit some pool, in the order in which they choose one.
+
+    Engines with the fewest pools come first, then those with the most nodes.
+    """
+    order = sorted(
+        range(len(fits)), key=lambda i: (len(fits[i].positions), -fits[i].cost, i)
+    )
     return [i for i in order if fits[i].positions]
 
 
-def choose_pools(fits: Sequence[EngineFit], order: Iterable[int], free: Sequence[int], limit: int = -1) -> tuple[int, dict[int, int]]:
-    """Put each engine on the pool where it lacks the fewest nodes; give how many are missing in all, and the pool of each engine.
+def choose_pools(
+    fits: Sequence[EngineFit],
+    order: Iterable[int],
+    free: Sequence[int],
+    limit: int = -1,
+) -> tuple[int, dict[int, int]]:
+    """Assign each engine to the pool where it lacks the fewest nodes.
 
-    Stops where at least `limit` nodes are missing, if that is not negative.
+    Return the total of missing nodes and the pool of each engine. Stop once a
+    non-negative `limit` of missing nodes is reached.
     """
     left = list(free)
     chosen: dict[int, int] = {}
@@ -79,8 +102,13 @@ def choose_pools(fits: Sequence[EngineFit], order: Iterable[int], free: Sequence
         best, least, most = -1, cost + 1, 0
         for p in fits[i].positions:
             nodes = left[p]
-            # A pool that lacks nodes already lacks all of the next engine.
-            lack = cost if nodes <= 0 else cost - nodes if nodes < cost else 0
+            # If a pool already lacks nodes, it lacks all nodes of the next engine.
+            if nodes <= 0:
+                lack = cost
+            elif nodes < cost:
+                lack = cost - nodes
+            else:
+                lack = 0
             if lack < least or (lack == least and nodes > most):
                 best, least, most = p, lack, nodes
         left[best] -= cost
@@ -91,8 +119,10 @@ def choose_pools(fits: Sequence[EngineFit], order: Iterable[int], free: Sequence
     return gap, chosen
 
 
-def pool_needs(placer: ReplicaPlacer, info: ClusterInfo, free: Sequence[int]) -> tuple[PoolNeed, ...]:
-    """Say what each pool would need if the engines were put where the fewest nodes are missing; published order."""
+def pool_needs(
+    placer: ReplicaPlacer, info: ClusterInfo, free: Sequence[int]
+) -> tuple[PoolNeed, ...]:
+    """Return each pool's need with the fewest missing nodes, in published order."""
     compiled = placer.compiled
     fits = compiled.on(info.layout).engines
     _, chosen = choose_pools(fits, engine_order(fits), free)
@@ -111,6 +141,10 @@ def pool_needs(placer: ReplicaPlacer, info: ClusterInfo, free: Sequence[int]) ->
 
 
 def unit_name(compiled: CompiledTemplate, i: int) -> str:
-    """Name what is placed as a whole: an engine, or one member of an engine that may span pools."""
+    """Return the name of an engine, or of an engine's member that is placed alone."""
     engine = compiled.engines[i]
-    return f"{engine.name} {engine.members[0].role}" if i in compiled.spanning else engine.name
+    return (
+        f"{engine.name} {engine.members[0].role}"
+        if i in compiled.spanning
+        else engine.name
+    )

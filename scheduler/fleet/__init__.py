@@ -1,4 +1,5 @@
-"""What is known: clusters, deployments, the ledger of charged nodes, and overlays to try changes on.
+"""The state of the fleet: clusters, the ledger of replicas, and overlays.
 
-Here too: reading manifests into it, and writing it down (`snapshots`). Not here: any choice of a place for a replica (`placement`).
+The package also reads manifests into this state and packs it (`snapshots`). It does not
+choose places for replicas (`placement` does).
 """

@@ -1,7 +1,8 @@
-"""Limits on free nodes that follow from what a capacity adapter observed.
+"""Limits on free nodes from the observations of a capacity adapter.
 
-An observation only lowers what is declared: nothing is placed because a node happens to exist. What the adapter counted and what the ledger
-charges are never both subtracted.
+An observation only lowers the declared capacity: an existing node alone is no reason to
+place a replica. Nodes that both the adapter and the ledger count are subtracted only
+once.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from scheduler.model.policy import SchedulerOptions
 
 
 def is_stale(seen: PoolObservation, now: int, options: SchedulerOptions) -> bool:
-    """Whether an observation is too old to be used."""
+    """Return whether an observation is too old to be used."""
     return now - seen.observed_at > options.observed_limit_seconds * 1000
 
 
-def observed_limit(pool: PoolView, charged: int, now: int, options: SchedulerOptions) -> int | None:
-    """Give the free nodes that the observation allows beyond what is charged, None if it says nothing.
+def observed_limit(
+    pool: PoolView, charged: int, now: int, options: SchedulerOptions
+) -> int | None:
+    """Return the free nodes that the observation allows beyond the charged ones.
 
-    The nodes that exist or may still grow bound all charges; the admission queue bounds only what it has not admitted yet.
+    Return None if it sets no limit. The existing and growable nodes bound all charges.
+    The admission queue bounds only charges that it has not admitted yet.
     """
     seen = pool.observed
     if seen is None or is_stale(seen, now, options):

@@ -1,9 +1,10 @@
-"""How many nodes of each pool are charged, without what they are charged for (`ledger`).
+"""The number of charged nodes per pool, without the replicas that hold them (`ledger`).
 
-Charges are kept per (cluster, pool) by name, so a pool that disappears charges nothing and charges again when it is published once more.
-
-A deployment may put a new replica onto nodes that a releasing one of its own still holds. The new entry then says how many nodes it
-reuses (`reuse`), and until the old entry is removed the two are charged once for them; other deployments do not see those nodes as free.
+Charges are stored per (cluster, pool) by name. A pool that disappears charges nothing,
+and its charges count again when it is published again. A deployment may place a new
+replica on nodes that one of its releasing replicas still holds. The new entry records
+these nodes (`reuse`), and both entries are charged once for them until the old one is
+removed. For other deployments these nodes are not free.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class ReleasingNodes(NamedTuple):
-    """Nodes of one pool that releasing replicas of a deployment hold, and how many of them its new replicas reuse already."""
+    """Nodes of one pool that a deployment's releasing replicas hold.
+
+    `reused` is the number of them that new replicas already reuse.
+    """
 
     nodes: int
     reused: int
 
     @property
     def reusable(self) -> int:
-        """How many are left to reuse; the others are charged to the replicas that reuse them."""
+        """Return the nodes that can still be reused."""
         return max(0, self.nodes - self.reused)
 
 
@@ -42,7 +46,8 @@ class ChargedNodes:
     A fork reads through to its parent and keeps its own changes.
 
     Attributes:
-        freed: clusters where nodes were freed, in order; a cache of full clusters reads on from where it stopped.
+        freed: clusters where nodes were freed, in order; a cache of full clusters
+            remembers its position in it.
         touched: clusters whose charges were changed here and not in the parent.
 
     """
@@ -52,29 +57,36 @@ class ChargedNodes:
     def __init__(self, parent: ChargedNodes | None = None) -> None:
         self._parent = parent
         self._used: dict[str, dict[str, int]] = {}
-        # Only where there are any.
+        # Only groups that have releasing nodes.
         self._releasing: dict[Group, dict[str, ReleasingNodes]] = {}
         self.freed: list[str] = []
         self.touched: set[str] = set()
 
     def used(self, cluster: str) -> Mapping[str, int]:
-        """Give the nodes charged per pool of a cluster."""
+        """Return the nodes charged per pool of a cluster."""
         if cluster in self._used:
             return self._used[cluster]
         return self._parent.used(cluster) if self._parent else _NOTHING
 
-    def releasing(self, namespace: str, deployment: str, cluster: str) -> Mapping[str, ReleasingNodes]:
-        """Give per pool the nodes that releasing replicas of a deployment hold there, and how many of them are reused already."""
+    def releasing(
+        self, namespace: str, deployment: str, cluster: str
+    ) -> Mapping[str, ReleasingNodes]:
+        """Return per pool the nodes that a deployment's releasing replicas hold."""
         group = (namespace, deployment, cluster)
         if group in self._releasing:
             return self._releasing[group]
-        return self._parent.releasing(namespace, deployment, cluster) if self._parent else {}
+        return (
+            self._parent.releasing(namespace, deployment, cluster)
+            if self._parent
+            else {}
+        )
 
     def charge(self, entry: LedgerEntry, sign: int) -> None:
-        """Add the charges of an entry, or remove them; releasing nodes that are reused are charged once.
+        """Add or remove the charges of an entry; reused nodes are charged once.
 
         Args:
-            entry: an entry of the ledger; to remove its charges, as it was when they were added.
+            entry: an entry of the ledger; for a removal, in the state in which it was
+                charged.
             sign: 1 to add, -1 to remove.
 
         """
@@ -96,21 +108,26 @@ class ChargedNodes:
             self.freed.append(entry.cluster)
 
     def differences(self, other: ChargedNodes) -> list[str]:
-        """Compare with other charges, pool by pool; one sentence per difference."""
+        """Return one sentence per pool whose charges differ."""
         found = []
-        for cluster in sorted({*self._used, *other._used}):  # same class
+        for cluster in sorted({*self._used, *other._used}):
             own, recounted = _nonzero(self.used(cluster)), _nonzero(other.used(cluster))
             found += [
-                f"{cluster}/{pool}: {own.get(pool, 0)} nodes charged, {recounted.get(pool, 0)} by recount"
+                f"{cluster}/{pool}: {own.get(pool, 0)} nodes charged, "
+                f"{recounted.get(pool, 0)} by recount"
                 for pool in sorted({*own, *recounted})
                 if own.get(pool, 0) != recounted.get(pool, 0)
             ]
         return found
 
-    def _shift_releasing(self, group: Group, pool: str, releasing: int, reused: int) -> int:
+    def _shift_releasing(
+        self, group: Group, pool: str, releasing: int, reused: int
+    ) -> int:
         own = self._releasing.get(group)
         if own is None:
-            own = self._releasing[group] = dict(self._parent.releasing(*group)) if self._parent else {}
+            own = self._releasing[group] = (
+                dict(self._parent.releasing(*group)) if self._parent else {}
+            )
         old = own.get(pool, NO_RELEASING_NODES)
         new = ReleasingNodes(old.nodes + releasing, old.reused + reused)
         if new == NO_RELEASING_NODES:
@@ -124,25 +141,40 @@ class ChargedNodes:
     def _own_used(self, cluster: str) -> dict[str, int]:
         own = self._used.get(cluster)
         if own is None:
-            own = self._used[cluster] = dict(self._parent.used(cluster)) if self._parent else {}
+            own = self._used[cluster] = (
+                dict(self._parent.used(cluster)) if self._parent else {}
+            )
             self.touched.add(cluster)
         return own
 
 
 def reusing_group(entry: LedgerEntry) -> Group:
-    """Name the deployment that may reuse an entry's nodes while it is releasing: its own, or the one it was preempted for."""
+    """Return the deployment that may reuse an entry's nodes while it is releasing.
+
+    It is the entry's own deployment, or the deployment for which it was preempted.
+    """
     namespace, deployment = entry.nominated_for or (entry.namespace, entry.deployment)
     return (namespace, deployment, entry.cluster)
 
 
 def leaves_for(entry: LedgerEntry, owner: Owner) -> bool:
-    """Whether a replica is releasing and a deployment may reuse its nodes."""
-    return entry.state == RELEASING and (entry.nominated_for or (entry.namespace, entry.deployment)) == owner
+    """Return whether a replica is releasing and a deployment may reuse its nodes."""
+    return (
+        entry.state == RELEASING
+        and (entry.nominated_for or (entry.namespace, entry.deployment)) == owner
+    )
 
 
 def charge_key(entry: LedgerEntry) -> tuple[object, ...]:
-    """Give what the charges of an entry, and its indices, depend on."""
-    return (entry.cluster, entry.name, entry.state == RELEASING, entry.reuse, entry.engines, entry.nominated_for)
+    """Return the values that the charges and the indices of an entry depend on."""
+    return (
+        entry.cluster,
+        entry.name,
+        entry.state == RELEASING,
+        entry.reuse,
+        entry.engines,
+        entry.nominated_for,
+    )
 
 
 def _add(used: dict[str, int], pool: str, change: int) -> None:

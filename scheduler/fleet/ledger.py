@@ -1,9 +1,9 @@
-"""The nodes that replicas are charged with, counted once.
+"""The ledger of replicas and the nodes they are charged with.
 
-Every replica, reserved, bound or releasing, is one entry, found by its uid, by its deployment and by its cluster; no decision scans the
-replicas of other deployments. `charged_nodes` counts the nodes.
-
-A fork reads through to its parent and keeps its own changes: a whole batch is decided on a fork, and the ledger itself does not change.
+Every reserved, bound or releasing replica is one entry, indexed by uid, deployment and
+cluster. No decision scans the replicas of other deployments. `charged_nodes` counts the
+nodes. A fork reads through to its parent and stores its own changes: a whole batch is
+decided on a fork, so the ledger itself does not change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from scheduler.fleet.change_log import Change, ChangeLog
-from scheduler.fleet.charged_nodes import ChargedNodes, charge_key, leaves_for, reusing_group
+from scheduler.fleet.charged_nodes import (
+    ChargedNodes,
+    charge_key,
+    leaves_for,
+    reusing_group,
+)
 from scheduler.fleet.neighbours import Neighbours
 from scheduler.hardware.charged_devices import ClusterLoad
 from scheduler.hardware.template import charges
@@ -26,7 +31,8 @@ _NONE: Mapping[str, LedgerEntry] = {}
 class Ledger:
     """Entries and the charges that follow from them.
 
-    `freed`, `touched`, `used` and `releasing` are those of its `ChargedNodes`; `changes` lists what was put and removed here.
+    `freed`, `touched`, `used` and `releasing` belong to its `ChargedNodes`. `changes`
+    lists the entries that were put and removed here.
     """
 
     __slots__ = (
@@ -52,64 +58,75 @@ class Ledger:
         self._owners: dict[Owner, dict[str, LedgerEntry]] = {}
         self._clusters: dict[str, dict[str, LedgerEntry]] = {}
         self._names: dict[str, dict[str, None]] = {}
-        # Only of clusters that have been asked for.
+        # Only the clusters that were read.
         self._loads: dict[str, ClusterLoad] = {}
-        # Releasing entries by the deployment they were preempted for; of a fork those that it has read or changed.
+        # Releasing entries by the deployment they were preempted for. A fork has only
+        # those that it has read or changed.
         self._nominated: dict[Owner, dict[str, LedgerEntry]] = {}
         self.changes = ChangeLog[Change]()
         self.neighbours: Neighbours = Neighbours(parent.neighbours if parent else None)
-        self._charged_nodes: ChargedNodes = ChargedNodes(parent._charged_nodes if parent else None)  # noqa: SLF001  # see _named
+        self._charged_nodes: ChargedNodes = ChargedNodes(
+            parent._charged_nodes if parent else None  # noqa: SLF001  # same class
+        )
         self.freed = self._charged_nodes.freed
         self.touched = self._charged_nodes.touched
-        # Bound, not wrapped: a decision calls them for every cluster that it tries.
+        # Bound directly for speed: a decision calls them for every cluster that it
+        # tries.
         self.used = self._charged_nodes.used
         self.releasing = self._charged_nodes.releasing
 
     def fork(self) -> Ledger:
-        """Give a ledger that starts equal to this one and changes alone."""
+        """Return a ledger that starts equal to this one and changes independently."""
         return Ledger(self)
 
     # Reading
 
     def get(self, uid: str) -> LedgerEntry | None:
-        """Find an entry by the replica's uid."""
         if uid in self._entries:
             return self._entries[uid]
         return self._parent.get(uid) if self._parent else None
 
     @property
     def size(self) -> int:
-        """The number of entries; of a fork it takes a walk over all of them."""
-        return len(self._entries) if self._parent is None else sum(1 for _ in self.entries())
+        """Return the number of entries; a fork counts them by iteration."""
+        return (
+            len(self._entries)
+            if self._parent is None
+            else sum(1 for _ in self.entries())
+        )
 
     def entries(self) -> Iterator[LedgerEntry]:
-        """Give all entries, in no meaningful order."""
+        """Iterate over all entries, unordered."""
         if self._parent:
-            yield from (entry for entry in self._parent.entries() if entry.uid not in self._entries)
+            yield from (
+                entry
+                for entry in self._parent.entries()
+                if entry.uid not in self._entries
+            )
         yield from (entry for entry in self._entries.values() if entry is not None)
 
     def owned(self, namespace: str, deployment: str) -> Mapping[str, LedgerEntry]:
-        """Give a deployment's entries by uid."""
+        """Return a deployment's entries by uid."""
         owner = (namespace, deployment)
         if owner in self._owners:
             return self._owners[owner]
         return self._parent.owned(namespace, deployment) if self._parent else _NONE
 
     def owners(self, namespaces: Sequence[str]) -> list[Owner]:
-        """Name the deployments of some namespaces that have entries, in name order."""
+        """Return the deployments of some namespaces that have entries, in name order."""
         known = set(self._owners)
         if self._parent:
             known.update(self._parent.owners(namespaces))
         return sorted(owner for owner in known if owner[0] in namespaces)
 
     def on_cluster(self, cluster: str) -> Mapping[str, LedgerEntry]:
-        """Give the entries of a cluster by uid."""
+        """Return the entries of a cluster by uid."""
         if cluster in self._clusters:
             return self._clusters[cluster]
         return self._parent.on_cluster(cluster) if self._parent else _NONE
 
     def load(self, cluster: str, pools: Sequence[PoolView]) -> ClusterLoad:
-        """Give what is charged to the published pools of a cluster in devices; it may not be changed."""
+        """Return the devices charged to a cluster's pools; do not change them."""
         if self._parent and cluster not in self._clusters:
             return self._parent.load(cluster, pools)
         known = self._loads.get(cluster)
@@ -121,38 +138,67 @@ class Ledger:
         return known
 
     def predecessors(self, owner: Owner, cluster: str) -> tuple[str, ...]:
-        """Name the replicas on a cluster whose nodes a new one of this owner may reuse, once their objects are gone."""
-        releasing = [entry for entry in self._nearest(owner, cluster) if entry.state == RELEASING]
-        found = {entry.uid for entry in releasing if owner in ((entry.namespace, entry.deployment), entry.nominated_for)}
+        """Return the replicas whose nodes a new replica of this owner may reuse.
+
+        The new replica must wait until their objects are gone.
+        """
+        releasing = [
+            entry for entry in self._nearest(owner, cluster) if entry.state == RELEASING
+        ]
+        found = {
+            entry.uid
+            for entry in releasing
+            if owner in ((entry.namespace, entry.deployment), entry.nominated_for)
+        }
         return tuple(sorted(found))
 
     def nominated_for(self, owner: Owner) -> Mapping[str, LedgerEntry]:
-        """Give the releasing entries whose nodes a deployment gets, because their replicas were preempted for it, by uid."""
+        """Return the releasing entries that were preempted for a deployment, by uid.
+
+        The deployment gets their nodes.
+        """
         if owner in self._nominated:
             return self._nominated[owner]
         return self._parent.nominated_for(owner) if self._parent else _NONE
 
     def leaving_for(self, owner: Owner) -> Iterator[LedgerEntry]:
-        """Give the releasing entries whose nodes a deployment may reuse: its own, and those preempted for it."""
+        """Yield the releasing entries whose nodes a deployment may reuse.
+
+        They are its own entries and the entries preempted for it.
+        """
         for entry in self.owned(*owner).values():
             if entry.state == RELEASING and entry.nominated_for in (None, owner):
                 yield entry
-        yield from (entry for entry in self.nominated_for(owner).values() if (entry.namespace, entry.deployment) != owner)
+        yield from (
+            entry
+            for entry in self.nominated_for(owner).values()
+            if (entry.namespace, entry.deployment) != owner
+        )
 
     def leaving_on(self, owner: Owner, cluster: str) -> list[LedgerEntry]:
         """Return the entries of `leaving_for` that are on one cluster."""
-        return [entry for entry in self._nearest(owner, cluster) if leaves_for(entry, owner)]
+        return [
+            entry for entry in self._nearest(owner, cluster) if leaves_for(entry, owner)
+        ]
 
     def _nearest(self, owner: Owner, cluster: str) -> list[LedgerEntry]:
-        """Return the entries on a cluster that belong to an owner or are nominated for it, and perhaps others."""
-        here, owned, nominated = self.on_cluster(cluster), self.owned(*owner), self.nominated_for(owner)
+        """Return the entries on a cluster that an owner may reuse, and possibly others."""
+        here, owned, nominated = (
+            self.on_cluster(cluster),
+            self.owned(*owner),
+            self.nominated_for(owner),
+        )
         if len(here) <= len(owned) + len(nominated):
             return list(here.values())
-        # Nodes of a deployment's own replica may be nominated for it.
-        return [entry for entry in {**owned, **nominated}.values() if entry.cluster == cluster]
+        # A deployment's own replica may be nominated for it too.
+        return [
+            entry
+            for entry in {**owned, **nominated}.values()
+            if entry.cluster == cluster
+        ]
 
     def named(self, name: str) -> Iterator[LedgerEntry]:
-        """Give the entries that carry a replica name."""
+        """Yield the entries with a replica name."""
         for uid in self._named(name):
             entry = self.get(uid)
             if entry is not None:
@@ -161,12 +207,14 @@ class Ledger:
     def _named(self, name: str) -> Mapping[str, None]:
         if name in self._names:
             return self._names[name]
-        return self._parent._named(name) if self._parent else {}  # noqa: SLF001  # a fork and its parent are one class
+        if self._parent is None:
+            return {}
+        return self._parent._named(name)  # noqa: SLF001  # same class
 
     # Writing
 
     def put(self, entry: LedgerEntry) -> None:
-        """Add an entry, or replace the one with its uid."""
+        """Add an entry, or replace the entry with its uid."""
         old = self.get(entry.uid)
         charged = old is not None and charge_key(old) == charge_key(entry)
         if old is not None:
@@ -203,7 +251,7 @@ class Ledger:
             load.charge(entry, sign)
 
     def remove(self, uid: str) -> LedgerEntry | None:
-        """Remove an entry and free its nodes; an unknown uid changes nothing."""
+        """Remove an entry and free its nodes; an unknown uid is ignored."""
         entry = self.get(uid)
         if entry is None:
             return None
@@ -227,15 +275,24 @@ class Ledger:
         return entry
 
     def _end_reuse(self, gone: LedgerEntry) -> None:
-        """Charge in full what reused the nodes of a removed replica: nodes can be reused only once."""
+        """Charge the replicas that reused a removed replica's nodes in full.
+
+        Nodes can be reused only once.
+        """
         group = reusing_group(gone)
         if not any(pool.reused for pool in self.releasing(*group).values()):
             return
         promised = dict(gone.reuse)
-        # Nodes that it was to reuse itself are still held by another releasing replica.
-        left = {pool: nodes - promised.get(pool, 0) for pool, nodes in charges(gone.engines).items()}
+        # Another releasing replica still holds nodes that this one was going to reuse.
+        left = {
+            pool: nodes - promised.get(pool, 0)
+            for pool, nodes in charges(gone.engines).items()
+        }
         members = {**self.owned(*group[:2]), **self.nominated_for(group[:2])}
-        reusing = sorted((e for e in members.values() if e.reuse and reusing_group(e) == group), key=lambda e: e.uid)
+        reusing = sorted(
+            (e for e in members.values() if e.reuse and reusing_group(e) == group),
+            key=lambda e: e.uid,
+        )
         for entry in reusing:
             kept = []
             for pool, nodes in entry.reuse:
@@ -259,75 +316,106 @@ class Ledger:
     def _own_owner(self, owner: Owner) -> dict[str, LedgerEntry]:
         own = self._owners.get(owner)
         if own is None:
-            own = self._owners[owner] = dict(self._parent.owned(*owner)) if self._parent else {}
+            own = self._owners[owner] = (
+                dict(self._parent.owned(*owner)) if self._parent else {}
+            )
         return own
 
     def _own_cluster(self, cluster: str) -> dict[str, LedgerEntry]:
         own = self._clusters.get(cluster)
         if own is None:
-            own = self._clusters[cluster] = dict(self._parent.on_cluster(cluster)) if self._parent else {}
-            load = self._parent._known_load(cluster) if self._parent else None  # noqa: SLF001  # see _named
-            if load is not None:
-                self._loads[cluster] = load.copy()
+            own = self._clusters[cluster] = (
+                dict(self._parent.on_cluster(cluster)) if self._parent else {}
+            )
+            if self._parent:
+                load = self._parent._known_load(cluster)  # noqa: SLF001  # same class
+                if load is not None:
+                    self._loads[cluster] = load.copy()
         return own
 
     def _known_load(self, cluster: str) -> ClusterLoad | None:
         if cluster in self._clusters or self._parent is None:
             return self._loads.get(cluster)
-        return self._parent._known_load(cluster)  # noqa: SLF001  # see _named
+        return self._parent._known_load(cluster)  # noqa: SLF001  # same class
 
     def _own_nominated(self, owner: Owner) -> dict[str, LedgerEntry]:
         own = self._nominated.get(owner)
         if own is None:
-            own = self._nominated[owner] = dict(self._parent.nominated_for(owner)) if self._parent else {}
+            own = self._nominated[owner] = (
+                dict(self._parent.nominated_for(owner)) if self._parent else {}
+            )
         return own
 
     def _own_names(self, name: str) -> dict[str, None]:
         own = self._names.get(name)
         if own is None:
-            own = self._names[name] = dict(self._parent._named(name)) if self._parent else {}  # noqa: SLF001  # see _named
+            own = self._names[name] = dict(self._named(name))
         return own
 
     def differs_on(self, cluster: str, ancestor: Ledger) -> bool:
-        """Whether this fork, or one between it and an ancestor, has changed entries of a cluster."""
+        """Return whether a ledger above the ancestor changed a cluster's entries."""
         if self is ancestor or self._parent is None:
             return False
         return cluster in self._clusters or self._parent.differs_on(cluster, ancestor)
 
     def changed_clusters(self, ancestor: Ledger) -> Mapping[str, None]:
-        """Name the clusters of which `differs_on` is true."""
+        """Return the names of the clusters for which `differs_on` is true."""
         if self is ancestor or self._parent is None:
             return {}
-        return {**self._parent.changed_clusters(ancestor), **dict.fromkeys(self._clusters)}
+        return {
+            **self._parent.changed_clusters(ancestor),
+            **dict.fromkeys(self._clusters),
+        }
 
     # Checking
 
     def differences(self, other: Ledger) -> list[str]:
-        """Compare the charges of two ledgers, pool by pool, and their entries, uid by uid."""
-        found = self._charged_nodes.differences(other._charged_nodes)  # same class
+        """Return one sentence per difference in charges and entries."""
+        found = self._charged_nodes.differences(other._charged_nodes)
         found += self.neighbours.differences(other.neighbours)
         own_entries = {entry.uid: entry for entry in self.entries()}
         other_entries = {entry.uid: entry for entry in other.entries()}
         found += [
-            f"replica {uid}: {own_entries.get(uid)} against {other_entries.get(uid)}"
+            f"replica {uid}: {own_entries.get(uid)}, {other_entries.get(uid)} by recount"
             for uid in sorted({*own_entries, *other_entries})
             if own_entries.get(uid) != other_entries.get(uid)
         ]
-        for owner in sorted({*self._owners, *other._owners}):  # same class
+        for owner in sorted({*self._owners, *other._owners}):
             if set(self.owned(*owner)) != set(other.owned(*owner)):
-                found.append(f"deployment {'/'.join(owner)}: its index lists other replicas than the entries do")
-        recounted_nominees = {(nominee, uid) for uid, entry in own_entries.items() if (nominee := _nominee(entry))}
-        nominees = [*self._nominated, *(nominee for nominee, _ in sorted(recounted_nominees))]  # a fork reads through to its parent
-        indexed = {(nominee, uid) for nominee in nominees for uid in self.nominated_for(nominee)}
-        found += [f"replica {uid}: its nodes are nominated for {'/'.join(owner)}?" for owner, uid in sorted(indexed ^ recounted_nominees)]
+                found.append(
+                    f"deployment {'/'.join(owner)}: its index and the ledger entries "
+                    "list different replicas"
+                )
+        found += self._nominee_differences(own_entries)
         for cluster, load in sorted(self._loads.items()):
             recounted = ClusterLoad(load.pools, self.on_cluster(cluster).values())
-            found += [f"{cluster}/{pool}: other devices charged than by recount" for pool in load.differences(recounted)]
+            found += [
+                f"{cluster}/{pool}: the charged devices differ from a recount"
+                for pool in load.differences(recounted)
+            ]
         return found
+
+    def _nominee_differences(self, entries: Mapping[str, LedgerEntry]) -> list[str]:
+        recounted: set[tuple[Owner, str]] = set()
+        # A fork reads through to its parent, so its own index is not complete.
+        nominees = set(self._nominated)
+        for uid, entry in entries.items():
+            nominee = _nominee(entry)
+            if nominee:
+                recounted.add((nominee, uid))
+                nominees.add(nominee)
+        indexed: set[tuple[Owner, str]] = set()
+        for nominee in sorted(nominees):
+            indexed.update((nominee, uid) for uid in self.nominated_for(nominee))
+        return [
+            f"replica {uid}: the index and the ledger entries disagree whether its "
+            f"nodes are nominated for {'/'.join(owner)}"
+            for owner, uid in sorted(indexed ^ recounted)
+        ]
 
 
 def _nominee(entry: LedgerEntry) -> Owner | None:
-    """Name the deployment that a preempted replica's nodes are nominated for, None if it is not releasing for another one."""
+    """Return the deployment that a releasing replica's nodes are nominated for."""
     return entry.nominated_for if entry.state == RELEASING else None
 
 

@@ -1,7 +1,9 @@
-"""Nodes of preempted replicas are nominated for the preemptor until the preempted replicas are gone.
+"""Nominate the nodes of preempted replicas for the preemptor.
 
-The words are those of kube-scheduler's nominated node name. A preemptor may be preempted itself by a still higher priority before it got
-its nodes: then the nodes that were nominated for it are nominated for the new preemptor.
+The nomination ends when the preempted replicas are gone. The term follows
+kube-scheduler's `nominatedNodeName`. A deployment of still higher priority may preempt
+the preemptor before it has its nodes. The nodes nominated for the first preemptor are
+then nominated for the second.
 """
 
 from __future__ import annotations
@@ -20,19 +22,22 @@ from scheduler.model.reasons import RELEASING
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """Replicas of one cluster that are taken for gone, and the nodes per pool that a deployment gets with them."""
+class AssumedGone:
+    """Replicas of one cluster that are assumed gone, and the freed nodes per pool."""
 
     uids: frozenset[str] = frozenset()
     entries: tuple[LedgerEntry, ...] = ()
     nodes: Mapping[str, int] = field(default_factory=dict)
 
 
-NONE_GONE = Gone()
+NONE_GONE = AssumedGone()
 
 
-def gone_with(ledger: Ledger, victims: Iterable[LedgerEntry]) -> Gone:
-    """Say what is gone when replicas of one cluster are preempted in this order: they, and what was nominated for them."""
+def gone_with(ledger: Ledger, victims: Iterable[LedgerEntry]) -> AssumedGone:
+    """Return the replicas that are gone after victims of a cluster are preempted.
+
+    They are the victims and the replicas that were nominated for the victims.
+    """
     entries: dict[str, LedgerEntry] = {}
     nodes: Counter[str] = Counter()
     for victim in victims:
@@ -40,16 +45,22 @@ def gone_with(ledger: Ledger, victims: Iterable[LedgerEntry]) -> Gone:
         for entry in moved:
             entries[entry.uid] = entry
             nodes.update(charges(entry.engines))
-        # They were counted with the replicas that still hold them.
+        # These nodes were counted with the replicas that still hold them.
         nodes.subtract(dict(victim.reuse))
-    return Gone(frozenset(entries), tuple(entries.values()), nodes)
+    return AssumedGone(frozenset(entries), tuple(entries.values()), nodes)
 
 
-def nominate(ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int) -> list[LedgerEntry]:
-    """Release a preempted replica and nominate its nodes for the preemptor, with those nominated for the victim itself; `now` in ms.
+def nominate(
+    ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int
+) -> list[LedgerEntry]:
+    """Release a preempted replica and nominate its nodes; `now` is in ms.
+
+    Nodes that were nominated for the victim itself are nominated for the preemptor as
+    well.
 
     Returns:
-        The entries that were changed, as they were before: putting them back undoes it.
+        The previous versions of the changed entries; putting them back undoes the
+        change.
 
     """
     changed = [*_nominated_with(ledger, victim), victim]
@@ -59,16 +70,27 @@ def nominate(ledger: Ledger, victim: LedgerEntry, preemptor: Owner, now: int) ->
     return changed
 
 
-def _nominated_with(ledger: Ledger, victim: LedgerEntry, gone: Mapping[str, LedgerEntry] = MappingProxyType({})) -> Iterator[LedgerEntry]:
-    """Give the releasing replicas whose nodes a replica was to reuse, unless others of its deployment are to reuse them as well.
+def _nominated_with(
+    ledger: Ledger,
+    victim: LedgerEntry,
+    gone: Mapping[str, LedgerEntry] = MappingProxyType({}),
+) -> Iterator[LedgerEntry]:
+    """Yield the releasing replicas whose nodes a victim was going to reuse.
 
-    `gone` are by uid those that were preempted before, and what went with them.
+    Replicas whose nodes will also be reused by another replica of that deployment are
+    left out. `gone` has, by uid, the replicas that were preempted before and the
+    replicas nominated for them.
     """
     promised = Counter(dict(victim.reuse))
     if not promised:
         return
     group = reusing_group(victim)
-    left = Counter({pool: nodes.nodes - nodes.reused for pool, nodes in ledger.releasing(*group).items()})
+    left = Counter(
+        {
+            pool: nodes.nodes - nodes.reused
+            for pool, nodes in ledger.releasing(*group).items()
+        }
+    )
     left.update(promised)
     for entry in gone.values():
         if reusing_group(entry) == group:
@@ -76,7 +98,11 @@ def _nominated_with(ledger: Ledger, victim: LedgerEntry, gone: Mapping[str, Ledg
             left.subtract(charges(entry.engines) if entry.state == RELEASING else {})
     for entry in sorted(ledger.leaving_for(group[:2]), key=lambda entry: entry.uid):
         nodes = charges(entry.engines)
-        if entry.cluster != victim.cluster or entry.uid in gone or not any(promised[pool] > 0 for pool in nodes):
+        if (
+            entry.cluster != victim.cluster
+            or entry.uid in gone
+            or not any(promised[pool] > 0 for pool in nodes)
+        ):
             continue
         if all(left[pool] >= count for pool, count in nodes.items()):
             left.subtract(nodes)

@@ -1,8 +1,10 @@
-"""Which deployments wait for capacity, and for how long it is reserved for them, where the fleet's queue order is strict.
+"""Queue reservations: capacity that is reserved for waiting deployments.
 
-Without it, a stream of small requests could take the nodes that a large request waits for, for ever. With `StrictOrder` a request that
-found too little capacity reserves its candidate pools for at most `holdForSeconds`. A reservation that expired does not start again while
-its deployment still waits, so a request that can never be met blocks others only for that time. With `BestEffort` nothing is reserved.
+Without reservations, a stream of small requests could take the nodes that a large
+request waits for, without end. With `StrictOrder`, a request that found too little
+capacity reserves its candidate pools for at most `holdForSeconds`. An expired
+reservation is not renewed while its deployment still waits, so a request that can never
+fit blocks others only for that time. With `BestEffort`, nothing is reserved.
 """
 
 from __future__ import annotations
@@ -16,7 +18,10 @@ from scheduler.model.inputs import DeploymentView
 
 @dataclass(frozen=True, slots=True)
 class QueueReservation:
-    """A deployment that waits for capacity; `since` is when it was first found waiting, in ms."""
+    """A deployment that waits for capacity.
+
+    `since` is when it was first found waiting, in ms.
+    """
 
     deployment: DeploymentView
     priority: int
@@ -24,35 +29,46 @@ class QueueReservation:
 
     @property
     def owner(self) -> Owner:
-        """The deployment that waits."""
         return (self.deployment.namespace, self.deployment.name)
 
     @property
     def queue_position(self) -> tuple[int, int, Owner]:
-        """Sort key in the queue; lower comes first."""
+        """Return the sort key in the queue; lower comes first."""
         return (-self.priority, self.since, self.owner)
 
     def in_force(self, now: int, hold_for_seconds: int) -> bool:
-        """Whether the reservation has not expired yet."""
+        """Return whether the reservation has not expired yet."""
         return now - self.since <= hold_for_seconds * 1000
 
 
 def ahead_of(
-    reservations: Mapping[Owner, QueueReservation], owner: Owner, priority: int, now: int, hold_for_seconds: int
+    reservations: Mapping[Owner, QueueReservation],
+    owner: Owner,
+    priority: int,
+    now: int,
+    hold_for_seconds: int,
 ) -> list[QueueReservation]:
-    """Give the reservations in force that a deployment has to respect, in queue order."""
+    """Return the reservations in force that come before a deployment, in queue order."""
     own = reservations.get(owner)
-    # A deployment that does not wait yet stands behind all of its priority that do.
+    # A deployment that does not wait yet comes after all waiting ones of its priority.
     position = own.queue_position if own else (-priority, now + 1, owner)
     ahead = [
         reservation
         for reservation in reservations.values()
-        if reservation.owner != owner and reservation.queue_position < position and reservation.in_force(now, hold_for_seconds)
+        if reservation.owner != owner
+        and reservation.queue_position < position
+        and reservation.in_force(now, hold_for_seconds)
     ]
     return sorted(ahead, key=lambda reservation: reservation.queue_position)
 
 
-def next_expiry(reservations: Mapping[Owner, QueueReservation], now: int, hold_for_seconds: int) -> int | None:
-    """Give the time in ms at which the next reservation in force expires, None if none is in force."""
-    ends = [known.since + hold_for_seconds * 1000 + 1 for known in reservations.values() if known.in_force(now, hold_for_seconds)]
+def next_expiry(
+    reservations: Mapping[Owner, QueueReservation], now: int, hold_for_seconds: int
+) -> int | None:
+    """Return the time in ms at which the next reservation in force expires, or None."""
+    ends = [
+        known.since + hold_for_seconds * 1000 + 1
+        for known in reservations.values()
+        if known.in_force(now, hold_for_seconds)
+    ]
     return min(ends, default=None)

@@ -1,8 +1,10 @@
-"""The ledger entry of a new placement, and what the entries of a deployment keep of its policy.
+"""The ledger entry of a new placement, and the policy in a deployment's entries.
 
-Both are the same while a batch is decided and when its decisions are applied. These have different sources, the request and the recorded
-decision, so what they give is a value of its own. Others are decided by the policy in the entries: whom they may preempt, from whom they
-have to keep away. It is that of the deployment as it was decided last, not as it was when each replica was placed.
+Both must be equal while a batch is decided and when its decisions are applied. The
+sources differ (the request and the recorded decision), so the policy is a separate
+value. The decisions about other deployments use the policy in the entries to find out
+which replicas they may preempt and which they must avoid. It is the policy of the
+latest decision about the deployment, not the policy at the time of each placement.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from scheduler.model.reasons import RESERVED
 
 
 class EntryPolicy(NamedTuple):
-    """What the ledger entries of a deployment keep of its policy, as the fields of the same names."""
+    """The policy fields in the ledger entries of a deployment, under the same names."""
 
     priority: int
     priority_class: str
@@ -29,7 +31,7 @@ class EntryPolicy(NamedTuple):
 
     @staticmethod
     def of(deployment: DeploymentView, options: SchedulerOptions) -> EntryPolicy:
-        """Read it from a deployment; the fleet's policy says what its priority class is worth."""
+        """Read the policy of a deployment; the fleet's policy defines its priority."""
         policy = deployment.policy
         return EntryPolicy(
             priority=options.priority_of(policy.priority_class),
@@ -37,23 +39,36 @@ class EntryPolicy(NamedTuple):
             labels=tuple(sorted(deployment.labels.items())),
             min_available=policy.min_available,
             avoids=tuple(
-                (term.topology_key, term.namespaces, tuple(sorted(term.match_labels.items())))
+                (
+                    term.topology_key,
+                    term.namespaces,
+                    tuple(sorted(term.match_labels.items())),
+                )
                 for term in policy.anti_affinity
                 if not term.weight
             ),
         )
 
     def is_of(self, entry: LedgerEntry) -> bool:
-        """Whether an entry has this policy."""
-        return self == (entry.priority, entry.priority_class, entry.labels, entry.min_available, entry.avoids)
+        """Return whether an entry has this policy."""
+        return self == (
+            entry.priority,
+            entry.priority_class,
+            entry.labels,
+            entry.min_available,
+            entry.avoids,
+        )
 
     def given_to(self, entry: LedgerEntry) -> LedgerEntry:
-        """Give an entry with this policy."""
+        """Return the entry with this policy."""
         return entry if self.is_of(entry) else replace(entry, **self._asdict())
 
 
 class ReservedFor(NamedTuple):
-    """The deployment that nodes are reserved for; `since` and `origin` are the fields of its ledger entries of the same names."""
+    """The deployment that nodes are reserved for.
+
+    `since` and `origin` are the fields of the same names in its ledger entries.
+    """
 
     namespace: str
     deployment: str
@@ -63,7 +78,6 @@ class ReservedFor(NamedTuple):
 
 
 def reserved_entry(placement: Placement, reserved_for: ReservedFor) -> LedgerEntry:
-    """Give the ledger entry of a new placement."""
     policy = reserved_for.policy
     return LedgerEntry(
         uid=placement.uid,
@@ -88,8 +102,10 @@ def reserved_entry(placement: Placement, reserved_for: ReservedFor) -> LedgerEnt
 
 
 def refresh_policy(ledger: Ledger, owner: Owner, policy: EntryPolicy) -> bool:
-    """Give every entry of a deployment its present policy; True if that changed any."""
-    outdated = [entry for entry in ledger.owned(*owner).values() if not policy.is_of(entry)]
+    """Update the policy in a deployment's entries; return True if one changed."""
+    outdated = [
+        entry for entry in ledger.owned(*owner).values() if not policy.is_of(entry)
+    ]
     for entry in outdated:
         ledger.put(policy.given_to(entry))
     return bool(outdated)

@@ -1,4 +1,5 @@
-"""Whether a node's devices satisfy an engine, and how many nodes that takes.
+"""Match a node's devices to engines, and count the nodes that an engine needs.
 
-Pure matching per arrangement of pools; no cluster, no ledger.
+The package matches devices per arrangement of pools. It does not depend on clusters or
+on the ledger.
 """

@@ -1,8 +1,9 @@
-"""The devices that pods take of the nodes of a pool, pods alike counted together.
+"""The devices that pods take from the nodes of a pool; equal pods are counted together.
 
-A pod takes a vector, so many devices of each entry of the pool's device set, all of them of one node. Whether more pods fit beside those
-that are there depends on how many there are of each kind, and where pods are packed on what is left on each node; both are kept as pods
-come and go, so that a decision does not count the pods of a cluster again.
+A pod takes a vector: a number of devices of each entry of the pool's device set, all
+from one node. Whether more pods fit depends on the number of pods of each kind and, if
+pods are packed, on the free devices of each node. Both are updated as pods come and go,
+so that a decision does not count the pods of a cluster again.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ Vector = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Pods:
-    """Pods alike of one member: how many, what each takes, on how many nodes its siblings can block it, and the nodes they have."""
+    """Equal pods of one member.
+
+    Attributes:
+        size: devices that each pod takes.
+        count: number of pods.
+        siblings: number of nodes on which siblings of the pods can block a pod.
+        slots: node numbers of the pods.
+
+    """
 
     size: Vector
     count: int
@@ -28,15 +37,24 @@ class Pods:
 
 
 def capacity_of(pool: PoolView) -> Vector:
-    """Give the claimable devices of one node, entry by entry."""
-    return tuple(0 if entry.claim == "Synthetic" else max(0, entry.count) for entry in pool.device_set.entries)
+    """Return the claimable devices of one node, per entry."""
+    return tuple(
+        0 if entry.claim == "Synthetic" else max(0, entry.count)
+        for entry in pool.device_set.entries
+    )
 
 
 def pods_of(member: MemberPlacement, copies: int, pool: PoolView) -> Pods:
-    """Give the pods of a placed member; one whose draw is not known counts as taking whole nodes."""
+    """Return the pods of a placed member.
+
+    A pod without a known draw counts as taking a whole node.
+    """
     drawn = dict(member.draw)
     entries = pool.device_set.entries
-    claimed = tuple(0 if entry.claim == "Synthetic" else drawn.get(entry.name, 0) for entry in entries)
+    claimed = tuple(
+        0 if entry.claim == "Synthetic" else drawn.get(entry.name, 0)
+        for entry in entries
+    )
     size = claimed if drawn else capacity_of(pool)
     ganged = member.role in ("Leader", "Worker")
     siblings = (member.pods - 1) // max(1, member.pods_per_node) if ganged else 0
@@ -44,16 +62,29 @@ def pods_of(member: MemberPlacement, copies: int, pool: PoolView) -> Pods:
 
 
 def pods_on(engines: Iterable[EnginePlacement], pool: PoolView) -> list[Pods]:
-    """Give the claiming pods of placed engines on one pool."""
-    return [pods_of(m, e.copies, pool) for e in engines for m in e.members if m.pool == pool.name and m.requests]
+    """Return the claiming pods of placed engines on one pool."""
+    found: list[Pods] = []
+    for engine in engines:
+        found += [
+            pods_of(member, engine.copies, pool)
+            for member in engine.members
+            if member.pool == pool.name and member.requests
+        ]
+    return found
 
 
 @dataclass(slots=True)
 class PoolLoad:
     """The pods on the nodes of one pool.
 
-    `count` are all of them, `without_slot` those that have no node; a slot is the number of a node. `kinds` has for each size and
-    number of siblings the pods, and the members that have such pods; `left` what is left on the slots that are used.
+    A slot is the number of a node.
+
+    Attributes:
+        count: number of all pods.
+        without_slot: number of pods without a slot.
+        kinds: per size and number of siblings, the number of pods and of members.
+        left: free devices of the slots in use.
+
     """
 
     capacity: Vector
@@ -62,21 +93,31 @@ class PoolLoad:
     without_slot: int = 0
     kinds: dict[tuple[Vector, int], tuple[int, int]] = field(default_factory=dict)
     left: dict[int, Vector] = field(default_factory=dict)
-    # The slots on which so much is left, in order; made when pods are packed for the first time.
+    # Slots by free devices, in order; built when pods are packed for the first time.
     slots_by_left: dict[Vector, list[int]] | None = field(default=None, compare=False)
 
     @staticmethod
     def of(pool: PoolView) -> PoolLoad:
-        """Give the load of a pool without any pods."""
+        """Return the load of a pool without pods."""
         return PoolLoad(capacity_of(pool), pool.nodes)
 
     def copy(self) -> PoolLoad:
-        """Give a load that starts equal to this one and changes alone."""
-        slots = None if self.slots_by_left is None else {left: list(slots) for left, slots in self.slots_by_left.items()}
-        return PoolLoad(self.capacity, self.nodes, self.count, self.without_slot, dict(self.kinds), dict(self.left), slots)
+        """Return an independent copy."""
+        slots: dict[Vector, list[int]] | None = None
+        if self.slots_by_left is not None:
+            slots = {left: list(row) for left, row in self.slots_by_left.items()}
+        return PoolLoad(
+            self.capacity,
+            self.nodes,
+            self.count,
+            self.without_slot,
+            dict(self.kinds),
+            dict(self.left),
+            slots,
+        )
 
     def add(self, pods: Pods, sign: int = 1) -> None:
-        """Count pods, or with sign -1 remove them."""
+        """Count pods, or remove them with sign -1."""
         key = (pods.size, pods.siblings)
         count, members = self.kinds.get(key, (0, 0))
         if members + sign:
@@ -92,25 +133,34 @@ class PoolLoad:
                 self._take(slot, tuple(sign * devices for devices in pods.size))
 
     def pods(self) -> Iterator[Pods]:
-        """Give the pods, those alike together and without their slots."""
+        """Yield the pods grouped by kind, without their slots."""
         for (size, siblings), (count, _) in self.kinds.items():
             yield Pods(size, count, siblings)
 
     def pack(self, added: Sequence[Pods]) -> list[tuple[int, ...]] | None:
-        """Give slots for added pods, the largest first into the tightest slot that fits; those that have one keep it.
+        """Choose slots for added pods, the largest first, each in the tightest slot.
+
+        Pods that already have slots keep them.
 
         Returns:
-            The slots of each group of pods; None if a pod finds none, or where pods are that have none.
+            The slots of each group of pods; None if there is no slot for a pod, or if existing
+            pods have no slots.
 
         """
         if self.without_slot:
             return None
         self._filed()
-        # Before anything is copied: what finds no node alone finds none beside others.
-        if any(len(pods.slots) < pods.count and self._tightest(pods.size) < 0 for pods in added):
+        # Check this before anything is copied: if a pod does not fit alone, it does not
+        # fit at all.
+        if any(
+            len(pods.slots) < pods.count and self._tightest(pods.size) < 0
+            for pods in added
+        ):
             return None
         trial = self.copy()
-        chosen = [[slot for slot in pods.slots if 0 <= slot < self.nodes] for pods in added]
+        chosen = [
+            [slot for slot in pods.slots if 0 <= slot < self.nodes] for pods in added
+        ]
         for pods, slots in zip(added, chosen, strict=True):
             for slot in slots:
                 trial._take(slot, pods.size)  # noqa: SLF001  # same class
@@ -121,7 +171,7 @@ class PoolLoad:
 
     def _pack_one(self, pods: Pods, chosen: list[int]) -> bool:
         if pods.siblings:
-            # No two of them on one node: what they have is not offered to the next.
+            # Siblings must be on different nodes, so their slots are not offered again.
             for slot in dict.fromkeys(chosen):
                 self._withdraw(slot, self.left.get(slot, self.capacity))
         while len(chosen) < pods.count:
@@ -133,7 +183,9 @@ class PoolLoad:
                 self._withdraw(slot, self.left.get(slot, self.capacity))
             chosen.append(slot)
         for slot in dict.fromkeys(chosen) if pods.siblings else ():
-            insort(self._filed().setdefault(self.left.get(slot, self.capacity), []), slot)
+            insort(
+                self._filed().setdefault(self.left.get(slot, self.capacity), []), slot
+            )
         return True
 
     def _tightest(self, size: Vector) -> int:
@@ -146,7 +198,7 @@ class PoolLoad:
         return best
 
     def _withdraw(self, slot: int, left: Vector) -> None:
-        """Offer a slot, on which so much is left, no more."""
+        """Stop offering a slot, which has `left` devices."""
         others = self._filed()[left]
         others.pop(bisect_left(others, slot))
         if not others:
@@ -156,7 +208,9 @@ class PoolLoad:
         if self.slots_by_left is None:
             self.slots_by_left = {}
             for slot in range(self.nodes):
-                self.slots_by_left.setdefault(self.left.get(slot, self.capacity), []).append(slot)
+                self.slots_by_left.setdefault(
+                    self.left.get(slot, self.capacity), []
+                ).append(slot)
         return self.slots_by_left
 
     def _take(self, slot: int, size: Vector) -> None:
@@ -172,30 +226,38 @@ class PoolLoad:
 
 
 class ClusterLoad:
-    """The pods on each pool of a cluster; `pools` are those that it was counted for."""
+    """The pods on each pool of a cluster.
+
+    `pools` are the pools for which the pods were counted.
+    """
 
     __slots__ = ("_loads", "_pools", "_shared", "pools")
 
-    def __init__(self, pools: Sequence[PoolView], entries: Iterable[LedgerEntry], shared: Mapping[str, PoolLoad] | None = None) -> None:
+    def __init__(
+        self,
+        pools: Sequence[PoolView],
+        entries: Iterable[LedgerEntry],
+        shared: Mapping[str, PoolLoad] | None = None,
+    ) -> None:
         self.pools = pools
         self._pools = {pool.name: pool for pool in pools}
         self._loads = dict(shared or {})
-        # Pools whose load another cluster load has too.
+        # Pools whose load is shared with another cluster load.
         self._shared = set(self._loads)
         for entry in entries:
             self.charge(entry, 1)
 
     def copy(self) -> ClusterLoad:
-        """Give a load that starts equal to this one; each changes alone."""
+        """Return an independent copy that shares loads until they change."""
         self._shared = set(self._loads)
         return ClusterLoad(self.pools, (), self._loads)
 
     def on(self, pool: PoolView) -> PoolLoad:
-        """Give what is charged to a pool, not to be changed."""
+        """Return the load of a pool; callers must not change it."""
         return self._loads.get(pool.name) or PoolLoad.of(pool)
 
     def charge(self, entry: LedgerEntry, sign: int) -> None:
-        """Add the pods of a replica, or with sign -1 remove them."""
+        """Add the pods of a replica, or remove them with sign -1."""
         for engine in entry.engines:
             for member in engine.members:
                 pool = self._pools.get(member.pool) if member.requests else None
@@ -212,5 +274,5 @@ class ClusterLoad:
         return load
 
     def differences(self, other: ClusterLoad) -> list[str]:
-        """Name the pools whose loads differ."""
+        """Return the names of the pools whose loads differ."""
         return [pool.name for pool in self.pools if self.on(pool) != other.on(pool)]

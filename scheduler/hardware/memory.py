@@ -1,4 +1,4 @@
-"""The size of a device, for comparing pools."""
+"""The memory of devices, for comparing pools."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NANO = 1_000_000_000
 _MEBI = 1 << 20
 
 
-# By digest, because to hash a set takes longer than all else that a pool costs.
+# Keyed by digest, because hashing a set takes longer than all other work for a pool.
 _of_nodes: dict[str, int] = {}
 _OF_NODES_MAX = 10_000
 
@@ -29,7 +29,7 @@ def node_memory_mebibytes(devices: DeviceSet) -> int:
 
 @lru_cache(maxsize=10_000)
 def memory_mebibytes(entry: DeviceEntry) -> int:
-    """Give the memory of one device in Mi, 0 when it has none or it cannot be read."""
+    """Return the memory of one device in Mi, or 0 if it has none or is unreadable."""
     for name, text in entry.capacity:
         if name.rsplit("/", 1)[-1] == "memory":
             try:

@@ -1,10 +1,12 @@
-"""Put all engines of a replica onto the pools of one cluster, counting nodes.
+"""Place all engines of a replica on the pools of one cluster, counting nodes.
 
-Engines are tried in deployment order on the first pool with enough free nodes; only if that fails, an exact search tries every
-arrangement. A replica is placed as a whole or not at all. Nothing is charged here.
+Engines are tried in deployment order on the first pool with enough free nodes. Only if
+that fails, an exact search tries every arrangement. A replica is placed as a whole or
+not at all. This module does not charge nodes.
 
-A quota or an admission queue allows so much on several pools together, and engines may have to share a network. That is part of the search:
-of two arrangements that fit the nodes, the one that no rule refuses is found.
+A quota or an admission queue limits several pools together, and engines may have to
+share a network. The search takes these rules into account: if some arrangements fit the
+nodes, it finds one that satisfies every rule.
 """
 
 from __future__ import annotations
@@ -15,16 +17,21 @@ from dataclasses import dataclass
 from scheduler.hardware.template import LayoutFit
 
 STEPS_MAX = 10_000
-# All searches of one decision together, in steps of about 2 µs: a fleet has ten thousand clusters.
+# Limit of all searches of one decision, in steps of about 2 µs. A fleet can have ten
+# thousand clusters.
 DECISION_STEPS_MAX = 500_000
-CUT_SHORT = f"the limit of {DECISION_STEPS_MAX} search steps for one decision (give it fewer engines, or fewer devices per engine)"
+CUT_SHORT = (
+    f"the limit of {DECISION_STEPS_MAX} search steps for one decision "
+    "(use fewer engines, or fewer devices per engine)"
+)
 PoolOrder = Callable[[int, Sequence[int]], Sequence[int]]
 
 
 class SearchBudget:
-    """The steps that the searches of one decision may still take; what is not found within them counts as not there.
+    """The remaining search steps of one decision.
 
-    `taken` are all steps, those of attempts without a search too.
+    An arrangement that is not found within them counts as absent. `taken` also includes
+    the steps of attempts without a search.
     """
 
     __slots__ = ("left", "taken")
@@ -35,34 +42,39 @@ class SearchBudget:
 
     @property
     def is_spent(self) -> bool:
-        """Whether no search may begin any more."""
+        """Return whether no further search may start."""
         return self.left <= 0
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing may be tried any more, not even without going back."""
+        """Return whether nothing more may be tried, not even without backtracking."""
         return self.taken >= 2 * DECISION_STEPS_MAX > 0
 
     def charge(self, steps: int) -> None:
-        """Count steps that a search took."""
+        """Subtract the steps of a search."""
         self.left -= steps
         self.taken += steps
 
     def charge_straight(self, steps: int) -> None:
-        """Count steps that were taken without going back: they use up no search, and twice as many as all searches may take are allowed."""
+        """Subtract steps without backtracking.
+
+        They do not reduce the steps for searches. Their limit is twice the limit of all
+        searches.
+        """
         self.taken += steps
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The outcome on one cluster.
+    """The outcome of a placement attempt on one cluster.
 
     Attributes:
-        positions: the pool of each engine, empty when it does not fit.
-        failed: the first engine without a pool, -1 when all have one.
-        undecided: the exact search was cut off.
-        violation: the rule that is broken where the capacity would suffice.
-        over_quota: that rule is a quota of the namespace.
+        positions: the pool of each engine, empty if the replica does not fit.
+        failed: the first engine without a pool, -1 if all have one.
+        undecided: the exact search was cut short.
+        violation: the rule that rejects the cluster although its capacity would
+            suffice.
+        over_quota: whether that rule is a quota of the namespace.
 
     """
 
@@ -77,7 +89,8 @@ class Trial:
 class Limit:
     """At most `left` units on several pools together.
 
-    `units` gives for each engine the units that it takes by pool position; a pool without a number is not limited.
+    `units` has, per engine, the units that it takes by pool position. Pools without a
+    number are not limited.
     """
 
     left: int
@@ -86,9 +99,10 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """The network domain of each pool, and for each engine the number of its group: all engines of a group share one network.
+    """The network domain of each pool, and the group of each engine.
 
-    An engine with a negative number may be in any.
+    All engines of a group must be in one network. An engine with a negative group may
+    be in any.
     """
 
     domains: tuple[str, ...]
@@ -97,7 +111,10 @@ class Networks:
 
 @dataclass(frozen=True, slots=True)
 class FitRules:
-    """What an arrangement has to respect besides free capacity; `refused` are positions of pools that are not used at all."""
+    """Rules for an arrangement in addition to free capacity.
+
+    `refused` are positions of pools that must not be used.
+    """
 
     refused: Collection[int] = ()
     limits: Sequence[Limit] = ()
@@ -108,7 +125,7 @@ NO_RULES = FitRules()
 
 
 class Room:
-    """What the rules still allow while engines are put on pools one by one."""
+    """The remaining capacity under the rules while engines are placed one by one."""
 
     __slots__ = ("_inside", "_left", "_limits", "_networks", "_refused")
 
@@ -117,11 +134,11 @@ class Room:
         self._limits = rules.limits
         self._left = [limit.left for limit in rules.limits]
         self._networks = rules.networks
-        # By group: the networks that its engines were put on, as often as that.
+        # By group: the network of each engine that was placed.
         self._inside: dict[int, list[str]] = {}
 
     def takes(self, i: int, p: int) -> bool:
-        """Whether no rule refuses engine i on pool p."""
+        """Return whether the rules allow engine i on pool p."""
         if p in self._refused:
             return False
         networks = self._networks
@@ -136,13 +153,13 @@ class Room:
         return True
 
     def add(self, i: int, p: int) -> None:
-        """Count engine i on pool p."""
         self._count(i, p, 1)
         if self._networks is not None and self._networks.groups[i] >= 0:
-            self._inside.setdefault(self._networks.groups[i], []).append(self._networks.domains[p])
+            self._inside.setdefault(self._networks.groups[i], []).append(
+                self._networks.domains[p]
+            )
 
     def remove(self, i: int, p: int) -> None:
-        """Count engine i on pool p no longer."""
         self._count(i, p, -1)
         if self._networks is not None and self._networks.groups[i] >= 0:
             self._inside[self._networks.groups[i]].pop()
@@ -152,9 +169,18 @@ class Room:
             self._left[n] -= sign * limit.units[i].get(p, 0)
 
     def signature(self, p: int) -> tuple[object, ...]:
-        """Give what the rules read of a pool: pools with equal ones are interchangeable as far as rules go."""
+        """Return the values that the rules read of a pool.
+
+        Pools with equal signatures are interchangeable under the rules.
+        """
         domain = self._networks.domains[p] if self._networks else ""
-        return (domain, *(tuple(units.get(p, 0) for units in limit.units) for limit in self._limits))
+        return (
+            domain,
+            *(
+                tuple(units.get(p, 0) for units in limit.units)
+                for limit in self._limits
+            ),
+        )
 
 
 def fit_nodes(
@@ -171,10 +197,11 @@ def fit_nodes(
     Args:
         fit: the engines on this cluster's layout.
         free: free nodes per pool; negative counts as none.
-        rules: what an arrangement has to respect besides.
-        budget: of the decision; once it is spent only the greedy pass is made.
-        exact: search on when the greedy pass fails.
-        order: gives the pools of an engine in the order in which they are tried; published order without it.
+        rules: further rules for the arrangement.
+        budget: budget of the decision; once it is spent, only the greedy pass runs.
+        exact: run the exact search if the greedy pass fails.
+        order: returns the pools of an engine in the order to try them; default is
+            published order.
 
     """
     engines = fit.engines
@@ -187,9 +214,14 @@ def fit_nodes(
         return Trial(failed=0)
     left = list(free)
     chosen: list[int] = []
-    choices = [engine.positions if order is None else order(i, engine.positions) for i, engine in enumerate(engines)]
+    choices = [
+        engine.positions if order is None else order(i, engine.positions)
+        for i, engine in enumerate(engines)
+    ]
     for i, (engine, pools) in enumerate(zip(engines, choices, strict=True)):
-        found = next((p for p in pools if left[p] >= engine.cost and room.takes(i, p)), -1)
+        found = next(
+            (p for p in pools if left[p] >= engine.cost and room.takes(i, p)), -1
+        )
         if found < 0:
             break
         left[found] -= engine.cost
@@ -203,26 +235,39 @@ def fit_nodes(
 
 
 def _is_too_small(fit: LayoutFit, free: Sequence[int]) -> bool:
-    """Whether counting shows that no arrangement fits.
+    """Return whether counting alone shows that no arrangement fits.
 
-    The engines need more nodes than are free, or too few pools have room for the large engines.
+    The engines need more nodes than are free, or too few pools can hold the large
+    engines.
     """
     usable = dict.fromkeys(p for engine in fit.engines for p in engine.positions)
     nodes = [free[p] for p in usable if free[p] > 0]
     costs = sorted((engine.cost for engine in fit.engines), reverse=True)
     if sum(costs) > sum(nodes):
         return True
-    return any(sum(n // cost for n in nodes) < count for count, cost in enumerate(costs, 1) if cost)
+    return any(
+        sum(n // cost for n in nodes) < count
+        for count, cost in enumerate(costs, 1)
+        if cost
+    )
 
 
 def _search(  # noqa: PLR0917  # one caller
-    fit: LayoutFit, free: Sequence[int], room: Room, budget: SearchBudget, choices: Sequence[Sequence[int]], failed: int
+    fit: LayoutFit,
+    free: Sequence[int],
+    room: Room,
+    budget: SearchBudget,
+    choices: Sequence[Sequence[int]],
+    failed: int,
 ) -> Trial:
     if budget.is_spent:
         return Trial(failed=failed, undecided=True, violation=CUT_SHORT)
     costs = [engine.cost for engine in fit.engines]
-    # The engines with the fewest pools and the largest cost first: dead ends show early.
-    search_order = sorted(range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i))
+    # Engines with the fewest pools and the largest cost come first, so dead ends are
+    # found early.
+    search_order = sorted(
+        range(len(costs)), key=lambda i: (len(choices[i]), -costs[i], i)
+    )
     left = list(free)
     chosen = [-1] * len(costs)
     steps = 0
@@ -239,8 +284,13 @@ def _search(  # noqa: PLR0917  # one caller
                 return False
             if left[p] < costs[i] or not room.takes(i, p):
                 continue
-            # Two pools with equal capacity and rules that fit the same later engines have the same outcome.
-            twin = (left[p], tuple(j for j in search_order[depth + 1 :] if p in choices[j]), room.signature(p))
+            # Two pools with equal capacity and rules that fit the same later engines
+            # have the same outcome.
+            twin = (
+                left[p],
+                tuple(j for j in search_order[depth + 1 :] if p in choices[j]),
+                room.signature(p),
+            )
             if twin in tried:
                 continue
             tried.add(twin)

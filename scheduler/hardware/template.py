@@ -1,7 +1,8 @@
-"""The compiled template of a deployment: its engines, matched once against each arrangement of pools.
+"""The compiled template of a deployment, with matches per pool arrangement.
 
-Clusters whose pools carry the same device sets in the same order share a `Layout`, so the work per deployment grows with the number of
-different hardware arrangements, not with clusters. Node counts do not matter here; `node_fitting` adds them.
+Clusters whose pools have the same device sets in the same order share a `PoolLayout`.
+The work per deployment therefore grows with the number of hardware arrangements, not
+with the number of clusters. Node counts do not matter here; `node_fitting` adds them.
 """
 
 from __future__ import annotations
@@ -11,22 +12,29 @@ from dataclasses import astuple, dataclass, replace
 
 from scheduler.cel.bounded_cache import bounded_cache, remember
 from scheduler.cel.limits import REQUEST_WORK_MAX
-from scheduler.hardware.device_matching import MemberFit, MemberNeed, member_need, selectors_length
+from scheduler.hardware.device_matching import (
+    MemberFit,
+    MemberNeed,
+    member_need,
+    selectors_length,
+)
 from scheduler.model.decision import EnginePlacement, MemberPlacement
 from scheduler.model.digests import digest_of
 from scheduler.model.inputs import DeviceSet, EngineView, MemberView
 from scheduler.model.rules import MatchRules
 
-# Device sets and pools whose match a template keeps, and layouts: each cluster may have its own.
+# Cached matches per template, by device set and pool, and by layout: each cluster may
+# have its own layout.
 _KEPT = 4_096
 _LAYOUTS_KEPT = 16_384
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Layout:
-    """The device sets of a cluster's pools in published order; a pool that takes no new replica has none.
+class PoolLayout:
+    """The device sets of a cluster's pools in published order.
 
-    The fleet keeps one object per key, so layouts are compared by identity.
+    A pool that takes no new replica has None. The fleet keeps one object per key, so
+    layouts are compared by identity.
     """
 
     key: tuple[str, ...]
@@ -39,7 +47,7 @@ class EngineFit:
 
     Attributes:
         positions: pools that fit, regardless of capacity, in published order.
-        cost: nodes it takes, the same on each of them.
+        cost: nodes that the engine takes, the same on each of these pools.
         claims: for each member, whether it claims devices there.
 
     """
@@ -51,71 +59,106 @@ class EngineFit:
 
 @dataclass(frozen=True, slots=True)
 class LayoutFit:
-    """One `EngineFit` per engine; `blocked` names the first engine that fits no pool, -1 when all fit some."""
+    """One `EngineFit` per engine.
+
+    `blocked` is the first engine that fits no pool, -1 if every engine fits some pool.
+    """
 
     engines: tuple[EngineFit, ...]
     blocked: int = -1
 
 
 class CompiledTemplate:
-    """The compiled engines of a deployment."""
-
     def __init__(self, engines: tuple[EngineView, ...], rules: MatchRules) -> None:
         self.engines = engines
         self.rules = rules
         self.needs: tuple[tuple[MemberNeed, ...], ...] = tuple(
-            tuple(member_need(member.requests, rules) for member in engine.members) for engine in engines
+            tuple(member_need(member.requests, rules) for member in engine.members)
+            for engine in engines
         )
-        self.digest = digest_of([[_engine_content(engine) for engine in engines], astuple(rules)])
-        # Members that are placed on their own because their engine may span pools.
-        self.spanning = frozenset(i for i, engine in enumerate(engines) if engine.span_pools and len(engine.members) == 1)
-        # Engines of one member each, none of which can be stranded: what fits a device set is all there is to know.
+        self.digest = digest_of(
+            [[_engine_content(engine) for engine in engines], astuple(rules)]
+        )
+        # Members that are placed separately because their engine may span pools.
+        self.spanning = frozenset(
+            i
+            for i, engine in enumerate(engines)
+            if engine.span_pools and len(engine.members) == 1
+        )
+        # Every engine has one member, so none can be stranded. The fit of a device set
+        # then decides.
         self._alone = not self.spanning and all(len(needs) == 1 for needs in self.needs)
-        # Of each engine the outcome on device sets, and the fit by the outcomes on the sets of a layout.
+        # Per engine, its outcome on each device set, and its fit by the outcomes of a
+        # layout.
         self._codes: list[dict[str, int]] = [{} for _ in engines]
-        self._engine_fits: list[dict[tuple[int, ...], EngineFit]] = [{} for _ in engines]
+        self._engine_fits: list[dict[tuple[int, ...], EngineFit]] = [
+            {} for _ in engines
+        ]
         self._fits: dict[tuple[str, ...], LayoutFit] = {}
         self._placed: dict[tuple[int, str, str], EnginePlacement] = {}
 
-    def on(self, layout: Layout) -> LayoutFit:
+    def on(self, layout: PoolLayout) -> LayoutFit:
         """Match all engines against a layout."""
         known = self._fits.get(layout.key)
         if known is None:
             known = remember(self._fits, layout.key, self._match(layout), _LAYOUTS_KEPT)
         return known
 
-    def _match(self, layout: Layout) -> LayoutFit:
+    def _match(self, layout: PoolLayout) -> LayoutFit:
         fits = tuple(self.engine_on(i, layout) for i in range(len(self.engines)))
-        claiming = {engine.name for engine, fit in zip(self.engines, fits, strict=True) if any(fit.claims)}
-        blocked = next((i for i, fit in enumerate(fits) if not fit.positions or self.engines[i].name not in claiming), -1)
+        claiming = {
+            engine.name
+            for engine, fit in zip(self.engines, fits, strict=True)
+            if any(fit.claims)
+        }
+        blocked = next(
+            (
+                i
+                for i, fit in enumerate(fits)
+                if not fit.positions or self.engines[i].name not in claiming
+            ),
+            -1,
+        )
         return LayoutFit(fits, blocked)
 
     def work(self, sets: Iterable[DeviceSet]) -> int:
-        """Match every member with device sets, and say how much work that took; what is matched once is known afterwards.
+        """Match every member with device sets and return the work of matching.
 
-        It is the same whatever was known before, so a decision does not depend on the process that makes it. Stops where it is too much.
+        The result does not depend on the cache, so a decision does not depend on the
+        process that makes it. Matching stops above `REQUEST_WORK_MAX`.
         """
-        needs = {id(need): need for engine in self.needs for need in engine if need.requests}.values()
+        distinct: dict[int, MemberNeed] = {}
+        for needs in self.needs:
+            distinct |= {id(need): need for need in needs if need.requests}
         total = 0
         for devices in sets:
-            for need in needs:
+            for need in distinct.values():
                 total += need.fit(devices).work
                 if total > REQUEST_WORK_MAX:
                     return REQUEST_WORK_MAX + 1
         return total
 
     def claimable_sets(self, sets: Iterable[DeviceSet]) -> list[set[str]] | None:
-        """Give for each engine the digests of device sets it fits, if that alone decides.
+        """Return per engine the digests of the device sets it fits, or None.
 
-        That is so when every engine has one member, for none can be stranded then. Otherwise None, and each layout has to be matched.
+        The digests are sufficient if every engine has one member, because none can be
+        stranded then. Otherwise return None; the caller must match each layout.
         """
         if not self._alone:
             return None
         known = list(sets)
-        return [{s.digest for s in known if (fit := needs[0].fit(s)).fits and fit.resolved} for needs in self.needs]
+        found: list[set[str]] = []
+        for needs in self.needs:
+            fits = [(devices.digest, needs[0].fit(devices)) for devices in known]
+            found.append({digest for digest, fit in fits if fit.fits and fit.resolved})
+        return found
 
-    def engine_on(self, i: int, layout: Layout) -> EngineFit:
-        """Match one engine: all members fit one pool, none is stranded there, and one of them claims."""
+    def engine_on(self, i: int, layout: PoolLayout) -> EngineFit:
+        """Match one engine against a layout.
+
+        On a pool, all members must fit, none may be stranded, and one of them must
+        claim devices.
+        """
         codes, fits = self._codes[i], self._engine_fits[i]
         try:
             key = tuple(map(codes.__getitem__, layout.key))
@@ -124,7 +167,11 @@ class CompiledTemplate:
             for digest, code in zip(layout.key, key, strict=True):
                 remember(codes, digest, code, _KEPT)
         known = fits.get(key)
-        return remember(fits, key, self._match_engine(i, layout), _KEPT) if known is None else known
+        return (
+            remember(fits, key, self._match_engine(i, layout), _KEPT)
+            if known is None
+            else known
+        )
 
     def _code(self, i: int, devices: DeviceSet | None) -> int:
         """Return the outcome of an engine's members on a device set as a number."""
@@ -136,18 +183,34 @@ class CompiledTemplate:
             code = 3 * code + (1 + bool(fit.resolved) if fit.fits else 0)
         return code
 
-    def _match_engine(self, i: int, layout: Layout) -> EngineFit:
+    def _match_engine(self, i: int, layout: PoolLayout) -> EngineFit:
         table = self.member_fits(i, layout)
-        capable = tuple(any(fit is not None and fit.fits and fit.resolved for fit in row) for row in table)
-        positions = tuple(p for p in range(len(layout.sets)) if self._takes(table, capable, p, claims=i in self.spanning))
+        capable = tuple(
+            any(fit is not None and fit.fits and fit.resolved for fit in row)
+            for row in table
+        )
+        positions = tuple(
+            p
+            for p in range(len(layout.sets))
+            if self._takes(table, capable, p, claims=i in self.spanning)
+        )
         return EngineFit(positions, engine_cost(self.engines[i], capable), capable)
 
-    def member_fits(self, i: int, layout: Layout) -> list[list[MemberFit | None]]:
-        """For each member of an engine its fit on each pool; None where a pool takes no new replica."""
-        return [[None if devices is None else need.fit(devices) for devices in layout.sets] for need in self.needs[i]]
+    def member_fits(self, i: int, layout: PoolLayout) -> list[list[MemberFit | None]]:
+        """Return each member's fit on each pool; None if a pool takes no new one."""
+        return [
+            [None if devices is None else need.fit(devices) for devices in layout.sets]
+            for need in self.needs[i]
+        ]
 
     @staticmethod
-    def _takes(table: list[list[MemberFit | None]], capable: tuple[bool, ...], p: int, *, claims: bool) -> bool:
+    def _takes(
+        table: list[list[MemberFit | None]],
+        capable: tuple[bool, ...],
+        p: int,
+        *,
+        claims: bool,
+    ) -> bool:
         for row, can_claim in zip(table, capable, strict=True):
             fit = row[p]
             if fit is None or not fit.fits or (can_claim and not fit.resolved):
@@ -156,20 +219,28 @@ class CompiledTemplate:
         return claims
 
     def place(self, i: int, pool: str, devices: DeviceSet) -> EnginePlacement:
-        """Place an engine on a pool; equal placements are one object."""
+        """Place an engine on a pool; equal placements share one object."""
         key = (i, pool, devices.digest)
         known = self._placed.get(key)
         if known is None:
             engine = self.engines[i]
             members = tuple(
-                place_member(member, need, need.fit(devices), pool) for member, need in zip(engine.members, self.needs[i], strict=True)
+                place_member(member, need, need.fit(devices), pool)
+                for member, need in zip(engine.members, self.needs[i], strict=True)
             )
-            known = remember(self._placed, key, EnginePlacement(engine.name, members, engine.copies), _KEPT)
+            known = remember(
+                self._placed,
+                key,
+                EnginePlacement(engine.name, members, engine.copies),
+                _KEPT,
+            )
         return known
 
 
-def place_member(member: MemberView, need: MemberNeed, fit: MemberFit, pool: str) -> MemberPlacement:
-    """Put one member on a pool with what its requests resolved to there."""
+def place_member(
+    member: MemberView, need: MemberNeed, fit: MemberFit, pool: str
+) -> MemberPlacement:
+    """Return the placement of one member with its resolved requests."""
     return MemberPlacement(
         role=member.role,
         pool=pool,
@@ -182,17 +253,21 @@ def place_member(member: MemberView, need: MemberNeed, fit: MemberFit, pool: str
 
 
 def member_pods(member: MemberView) -> int:
-    """Pods of one copy of a member."""
+    """Return the number of pods of one copy of a member."""
     return member.worker_nodes if member.role == "Worker" else 1
 
 
 def engine_cost(engine: EngineView, claims: tuple[bool, ...]) -> int:
-    """Nodes of an engine: whole nodes, one per pod of each member that claims."""
-    return engine.copies * sum(member_pods(member) for member, claiming in zip(engine.members, claims, strict=True) if claiming)
+    """Return the nodes of an engine: one whole node per pod of each claiming member."""
+    return engine.copies * sum(
+        member_pods(member)
+        for member, claiming in zip(engine.members, claims, strict=True)
+        if claiming
+    )
 
 
 def placed_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
-    """Nodes per pool that a placed engine holds; members without requests hold none."""
+    """Return the nodes per pool of a placed engine; members without requests hold none."""
     nodes: dict[str, int] = {}
     for member in engine.members:
         if member.requests:
@@ -201,7 +276,7 @@ def placed_nodes(engine: EnginePlacement) -> tuple[tuple[str, int], ...]:
 
 
 def charges(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
-    """Nodes per pool that a placed replica holds; the answer is shared and must not be changed."""
+    """Return the nodes per pool of a placed replica; the result is shared, read-only."""
     known = _charges.get(id(engines))
     if known is not None:
         return known[1]
@@ -212,13 +287,14 @@ def charges(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
     return total
 
 
-# By identity: placed engines are shared by many replicas, and hashing one costs more than adding it up. The reference keeps the id unique.
+# Keyed by identity, because many replicas share placed engines, and hashing takes
+# longer than computing the charges. The stored reference keeps the id unique.
 _charges: dict[int, tuple[tuple[EnginePlacement, ...], Mapping[str, int]]] = {}
 _CHARGES_MAX = 50_000
 
 
 def forget_charges() -> None:
-    """Drop what is known by identity, when a fleet is read whose objects are all new."""
+    """Clear the cache by identity, when a fleet is read with all new objects."""
     _charges.clear()
 
 
@@ -231,7 +307,11 @@ def _add_up(engines: tuple[EnginePlacement, ...]) -> Mapping[str, int]:
 
 
 def placing_units(engines: tuple[EngineView, ...]) -> tuple[EngineView, ...]:
-    """Give what is placed as a whole: an engine, or each member of an engine that may span the pools of one network."""
+    """Return the units of placement.
+
+    A unit is an engine, or one member of an engine that may span the pools of one
+    network.
+    """
     units: list[EngineView] = []
     for engine in engines:
         if engine.span_pools and len(engine.members) > 1:
@@ -242,22 +322,44 @@ def placing_units(engines: tuple[EngineView, ...]) -> tuple[EngineView, ...]:
 
 
 def joined_units(placed: Iterable[EnginePlacement]) -> tuple[EnginePlacement, ...]:
-    """Put the members of one engine together again."""
+    """Join the placed members of each engine again."""
     engines: dict[str, EnginePlacement] = {}
     for unit in placed:
         known = engines.get(unit.engine)
-        engines[unit.engine] = unit if known is None else replace(known, members=(*known.members, *unit.members))
+        engines[unit.engine] = (
+            unit
+            if known is None
+            else replace(known, members=(*known.members, *unit.members))
+        )
     return tuple(engines.values())
 
 
-@bounded_cache(lambda engines, _rules: sum(selectors_length(member.requests) for engine in engines for member in engine.members))
-def compile_template(engines: tuple[EngineView, ...], rules: MatchRules) -> CompiledTemplate:
-    """Compile engines once per content; raises SelectorError when a selector does not compile."""
+def _length(engines: tuple[EngineView, ...], _rules: MatchRules) -> int:
+    length = 0
+    for engine in engines:
+        length += sum(selectors_length(member.requests) for member in engine.members)
+    return length
+
+
+@bounded_cache(_length)
+def compile_template(
+    engines: tuple[EngineView, ...], rules: MatchRules
+) -> CompiledTemplate:
+    """Compile engines once per content.
+
+    Raise SelectorError if a selector does not compile.
+    """
     return CompiledTemplate(engines, rules)
 
 
 def _engine_content(engine: EngineView) -> object:
     members = [
-        [m.role, m.worker_nodes, m.pods_per_node, [[r.name, r.count, list(r.selectors)] for r in m.requests]] for m in engine.members
+        [
+            m.role,
+            m.worker_nodes,
+            m.pods_per_node,
+            [[r.name, r.count, list(r.selectors)] for r in m.requests],
+        ]
+        for m in engine.members
     ]
     return [engine.name, engine.copies, engine.span_pools, members]

@@ -1,4 +1,4 @@
-"""Rules of Kubernetes that are reimplemented exactly: semantic versions, taints and tolerations.
+"""Kubernetes rules that are reimplemented exactly: versions, taints and tolerations.
 
-Their expected values in tests come from the real Go code.
+The expected values in tests come from the real Go code.
 """

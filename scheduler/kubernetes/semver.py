@@ -1,9 +1,10 @@
-"""Semantic versions, read as strictly as Kubernetes reads them.
+"""Semantic versions, parsed as strictly as by Kubernetes.
 
-A DRA attribute of type `version` and the selectors that compare it follow semver.org 2.0.0: `9.0` is not a version and build
-metadata never decides an order. A version that is laxer here than on the workload cluster would pin a replica to a pool where
-no claim is ever allocated, so every rule of the strict form is checked. The one lax form is the one that CEL offers itself,
-`semver(text, true)`.
+A DRA attribute of type `version` and the selectors that compare it follow semver.org
+2.0.0: `9.0` is not a version, and build metadata never affects the order. If this
+parser accepted more than the workload cluster, a replica would be pinned to a pool
+where no claim is ever allocated. So it checks every rule of the strict form. The only
+lenient form is CEL's own, `semver(text, true)`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ _NUMBER = re.compile(r"(?:0|[1-9][0-9]*)\Z")
 _IDENTIFIER = re.compile(r"[0-9A-Za-z-]+\Z")
 _PARTS = 3
 
-# An identifier of a pre-release as Python compares it: numbers below words, numbers by value, words by ASCII.
+# A pre-release identifier as Python compares it: numbers below words, numbers by value,
+# words by ASCII.
 _Key = tuple[int, int, str]
 
 
 @total_ordering
 @dataclass(frozen=True, slots=True, eq=False)
-class Version:
-    """A version; equality and order are by precedence, so build metadata is ignored.
+class SemanticVersion:
+    """A version; equality and order follow precedence, so build metadata is ignored.
 
     Attributes:
         major: first number, 0 to 2^64-1.
@@ -41,17 +43,28 @@ class Version:
     patch: int
     prerelease: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
-    _precedence: tuple[int, int, int, bool, tuple[_Key, ...]] = field(init=False, repr=False)
+    _precedence: tuple[int, int, int, bool, tuple[_Key, ...]] = field(
+        init=False, repr=False
+    )
 
     def __post_init__(self) -> None:
-        """Compute the precedence once: versions are compared far more often than made."""
-        keys = tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in self.prerelease)
-        object.__setattr__(self, "_precedence", (self.major, self.minor, self.patch, not keys, keys))
+        """Compute the precedence once, because versions are often compared."""
+        keys = tuple(
+            (0, int(part), "") if part.isdigit() else (1, 0, part)
+            for part in self.prerelease
+        )
+        object.__setattr__(
+            self, "_precedence", (self.major, self.minor, self.patch, not keys, keys)
+        )
 
     def __eq__(self, other: object) -> bool:
-        return self._precedence == other._precedence if isinstance(other, Version) else NotImplemented
+        return (
+            self._precedence == other._precedence
+            if isinstance(other, SemanticVersion)
+            else NotImplemented
+        )
 
-    def __lt__(self, other: Version) -> bool:
+    def __lt__(self, other: SemanticVersion) -> bool:
         return self._precedence < other._precedence
 
     def __hash__(self) -> int:
@@ -63,12 +76,17 @@ class Version:
         return text + (f"+{'.'.join(self.build)}" if self.build else "")
 
 
-def _number(text: str, whole: str, what: str) -> int:
+def _number(text: str, whole: str, part: str) -> int:
     if not _NUMBER.match(text):
-        raise ValueError(f"{whole!r} is not a semantic version: its {what} {text!r} is not a plain number without leading zeros")
-    # 2^64-1 has twenty digits; anything longer need not be converted to be refused.
+        raise ValueError(
+            f"{whole!r} is not a semantic version: its {part} {text!r} is not a plain "
+            "number without leading zeros"
+        )
+    # 2^64-1 has twenty digits, so a longer text is rejected without conversion.
     if len(text) > len(str(UINT64_MAX)) or int(text) > UINT64_MAX:
-        raise ValueError(f"{whole!r} is not a semantic version: its {what} does not fit 64 bits")
+        raise ValueError(
+            f"{whole!r} is not a semantic version: its {part} does not fit 64 bits"
+        )
     return int(text)
 
 
@@ -76,15 +94,23 @@ def _identifiers(text: str, whole: str, what: str) -> tuple[str, ...]:
     parts = tuple(text.split("."))
     for part in parts:
         if not _IDENTIFIER.match(part):
-            problem = "has an empty identifier" if not part else f"identifier {part!r} may hold only letters, digits and '-'"
-            raise ValueError(f"{whole!r} is not a semantic version: its {what} {problem}")
+            problem = (
+                "has an empty identifier"
+                if not part
+                else f"identifier {part!r} may hold only letters, digits and '-'"
+            )
+            raise ValueError(
+                f"{whole!r} is not a semantic version: its {what} {problem}"
+            )
     return parts
 
 
 def _normalised(text: str) -> str:
-    """Spell a lax version strictly: no `v`, three numbers, no leading zeros.
+    """Return the strict spelling of a lax version.
 
-    Text that is no version even then is left for the strict reader to refuse. An empty third part becomes 0, as in Kubernetes.
+    The strict spelling has no `v`, three numbers and no leading zeros. The strict reader
+    rejects text that is still no version. An empty third part becomes 0, as in
+    Kubernetes.
     """
     parts = text.removeprefix("v").split(".", _PARTS - 1)
     for position, part in enumerate(parts):
@@ -92,23 +118,27 @@ def _normalised(text: str) -> str:
             stripped = part.lstrip("0")
             parts[position] = stripped if "0" <= stripped[:1] <= "9" else f"0{stripped}"
     if len(parts) < _PARTS and any(mark in parts[-1] for mark in "+-"):
-        raise ValueError(f"{text!r} is not a semantic version: a short version may not carry a pre-release or build")
+        raise ValueError(
+            f"{text!r} is not a semantic version: "
+            "a short version may not carry a pre-release or build"
+        )
     return ".".join(parts + ["0"] * (_PARTS - len(parts)))
 
 
 @lru_cache(maxsize=256)  # one of 10 KiB takes a quarter of a MiB
-def parse_version(text: str, normalise: bool = False) -> Version:
+def parse_version(text: str, normalise: bool = False) -> SemanticVersion:
     """Read a semantic version.
 
     Args:
         text: `major.minor.patch[-pre-release][+build]`.
-        normalise: also accept one leading `v`, missing minor and patch, and leading zeros in the three numbers.
+        normalise: also accept one leading `v`, missing minor and patch, and leading
+            zeros in the three numbers.
 
     Returns:
-        The version, build metadata kept for display.
+        The version; build metadata is kept for display.
 
     Raises:
-        ValueError: the text is no version; the message names the part.
+        ValueError: the text is not a version; the message names the part.
 
     """
     strict = _normalised(text) if normalise else text
@@ -116,11 +146,16 @@ def parse_version(text: str, normalise: bool = False) -> Version:
     numbers_text, dash, prerelease_text = rest.partition("-")
     numbers = numbers_text.split(".")
     if len(numbers) != _PARTS:
-        raise ValueError(f"{text!r} is not a semantic version; write major.minor.patch, such as 9.0.0")
-    major, minor, patch = (_number(part, text, what) for part, what in zip(numbers, ("major", "minor", "patch"), strict=True))
+        raise ValueError(
+            f"{text!r} is not a semantic version; write major.minor.patch, such as 9.0.0"
+        )
+    major, minor, patch = (
+        _number(part, text, what)
+        for part, what in zip(numbers, ("major", "minor", "patch"), strict=True)
+    )
     prerelease = _identifiers(prerelease_text, text, "pre-release") if dash else ()
     build = _identifiers(build_text, text, "build metadata") if plus else ()
     for part in prerelease:
         if part.isdigit():
             _number(part, text, "pre-release number")
-    return Version(major, minor, patch, prerelease, build)
+    return SemanticVersion(major, minor, patch, prerelease, build)

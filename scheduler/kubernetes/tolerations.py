@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from scheduler.model.inputs import Taint, Toleration
+from scheduler.model.inputs import ClusterTaint, ClusterToleration
 
 
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers one taint."""
+def tolerates(toleration: ClusterToleration, taint: ClusterTaint) -> bool:
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.operator == "Exists":
@@ -16,8 +15,12 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
     return toleration.key == taint.key and toleration.value == taint.value
 
 
-def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration], effect: str = "") -> Taint | None:
-    """Give the first taint, of one effect if given, that no toleration covers."""
+def untolerated(
+    taints: Sequence[ClusterTaint],
+    tolerations: Sequence[ClusterToleration],
+    effect: str = "",
+) -> ClusterTaint | None:
+    """Return the first taint that no toleration covers, optionally of one effect only."""
     for taint in taints:
         if effect and taint.effect != effect:
             continue

@@ -1,4 +1,5 @@
-"""Plain frozen data of the scheduler: its inputs, its decisions, policy, reasons, devices, and their JSON form.
+"""Plain frozen data of the scheduler: inputs, decisions, policy, reasons, devices.
 
-No behaviour beyond what belongs to one value. Imports no other package of `scheduler`.
+The package also defines the JSON form of this data. Methods concern one value only. The
+package imports no other package of `scheduler`.
 """

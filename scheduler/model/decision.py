@@ -1,4 +1,4 @@
-"""The decision about one request: placements, evictions, conditions, and the reasons for what is missing."""
+"""The decision about one request: placements, evictions, conditions, diagnosis."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 
 from scheduler.model.reasons import REPLACEMENT_BLOCKED, RESIZE_BLOCKED
 
-# Required anti-affinity as replicas have it: (topology key, namespaces, labels) per term.
+# Required anti-affinity of a replica: (topology key, namespaces, labels) per term.
 AntiAffinity = tuple[tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ResolvedRequest:
-    """A device request resolved to a DeviceClass (DRA) or an extended resource (device plugin), never both."""
+class ResolvedDeviceRequest:
+    """A device request, resolved to a DeviceClass (DRA) or an extended resource.
+
+    An extended resource belongs to a device plugin. A request never has both.
+    """
 
     name: str
     device_class: str
@@ -25,13 +28,18 @@ class ResolvedRequest:
 class MemberPlacement:
     """A member on its pool.
 
-    Without requests it claims nothing and costs no node. `need` is a digest of the requests it was placed for, `draw` the device
-    entries one of its pods uses (name, count). `slots` are node numbers of its pods where devices are packed.
+    A member without requests claims no devices and costs no node.
+
+    Attributes:
+        need: digest of the requests that the member was placed for.
+        draw: the device entries that one pod uses, as (name, count).
+        slots: node numbers of the pods, if devices are packed.
+
     """
 
     role: str
     pool: str
-    requests: tuple[ResolvedRequest, ...] = ()
+    requests: tuple[ResolvedDeviceRequest, ...] = ()
     worker_nodes: int = 1
     need: str = ""
     draw: tuple[tuple[str, int], ...] = ()
@@ -40,13 +48,13 @@ class MemberPlacement:
 
     @property
     def pods(self) -> int:
-        """Pods of one copy."""
+        """Return the number of pods of one copy."""
         return self.worker_nodes if self.role == "Worker" else 1
 
 
 @dataclass(frozen=True, slots=True)
 class EnginePlacement:
-    """An engine on its pool; members in deployment order."""
+    """An engine on its pool, with its members in deployment order."""
 
     engine: str
     members: tuple[MemberPlacement, ...]
@@ -54,7 +62,7 @@ class EnginePlacement:
 
     @property
     def pool(self) -> str:
-        """The pool of the engine; with `spanPools` that of its first member."""
+        """Return the pool of the engine, or the first member's pool with `spanPools`."""
         return self.members[0].pool if self.members else ""
 
 
@@ -63,11 +71,13 @@ class Placement:
     """The place of one replica.
 
     Attributes:
-        uid: of the replica; a new one for Create and Replace.
-        gateway_address: of the cluster now; "" means that no endpoint may be made.
+        uid: uid of the replica; Create and Replace make a new one.
+        gateway_address: current address of the cluster's gateway; without one, no
+            endpoint may be created.
         action: Keep, Create, Update or Replace.
-        template: digest of the template that the replica shall carry.
-        after: uids of own replicas whose objects must be gone before the new pods are applied.
+        template: digest of the template that the replica must carry.
+        after: uids of the deployment's replicas whose objects must be gone before the
+            new pods are applied.
 
     """
 
@@ -86,7 +96,11 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A replica that is evicted; `detail` says which check failed, `namespace` and `deployment` name its owner."""
+    """The eviction of a replica.
+
+    `detail` names the check that failed. `namespace` and `deployment` identify the
+    owner.
+    """
 
     uid: str
     replica_name: str
@@ -99,7 +113,10 @@ class Eviction:
 
 @dataclass(frozen=True, slots=True)
 class RetainedNote:
-    """A replica that stays although a change is due: Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost, Evicted."""
+    """A replica that is kept although a change is due.
+
+    `reason` is Drifted, ResizeBlocked, ReplacementBlocked, CapacityLost or Evicted.
+    """
 
     reason: str
     replica_name: str
@@ -108,7 +125,10 @@ class RetainedNote:
 
 @dataclass(frozen=True, slots=True)
 class ReasonGroup:
-    """So many clusters were refused for this reason; `code` is a filter code, `best` what the closest of them lacks."""
+    """The number of clusters that were rejected for one reason.
+
+    `code` is a filter code. `best` describes what the closest of these clusters lacks.
+    """
 
     code: str
     text: str
@@ -118,10 +138,16 @@ class ReasonGroup:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """Why the next replica is not placed: every cluster counted once, under its first failing filter.
+    """Why the next replica is not placed.
 
-    `held` says why nothing may be placed at all, `preemption` why no replica was preempted, `gang` how much of a gang would fit, and
-    `suggestion` what would make one more replica fit.
+    Every cluster counts once, under the first filter that rejects it.
+
+    Attributes:
+        held: why no replica may be placed at all.
+        preemption: why no replica was preempted.
+        gang: how much of a gang would fit.
+        suggestion: a change that would make one more replica fit.
+
     """
 
     clusters: int = 0
@@ -133,8 +159,8 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
-    """A condition of the deployment as this decision leaves it."""
+class DecidedCondition:
+    """A condition of the deployment after this decision."""
 
     type: str
     status: str
@@ -147,15 +173,20 @@ class Decision:
     """The answer to one request.
 
     Attributes:
-        placements: sorted by (cluster, index); `shortfall` more were wanted.
+        placements: sorted by (cluster, index).
+        shortfall: the number of wanted replicas without a placement.
         victims: replicas of other deployments that are preempted.
-        more: steps are left that wait for the health of replicas; request again when it changes.
-        waiting_since: since when it reserves capacity against those behind it, in ms; -1 when it does not.
-        unfinished: how many decisions in a row, this one included, ended before their search for victims did; the next one goes on. 0 where
-            it ended, or will not be continued.
-        search_ended: the last of such decisions found nothing either.
-        refused: (cluster, pool) that let a replica wait too long for admission; they are not used for a while.
-        digest: over everything that matters; equal input gives an equal digest.
+        more: whether further steps wait for the health of replicas; request again when it
+            changes.
+        waiting_since: since when the deployment reserves capacity, in ms; -1 if it does
+            not.
+        unfinished: number of decisions in a row, including this one, that ended before
+            their search for victims did. The next decision continues the search. 0 if
+            the search ended or will not be continued.
+        search_ended: whether the last of these decisions found no victims either.
+        refused: (cluster, pool) pairs where a replica waited too long for admission;
+            they are not used for a while.
+        digest: digest of all relevant inputs; equal inputs have equal digests.
 
     """
 
@@ -169,7 +200,7 @@ class Decision:
     shortfall: int = 0
     diagnosis: Diagnosis = field(default_factory=Diagnosis)
     notes: tuple[RetainedNote, ...] = ()
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[DecidedCondition, ...] = ()
     more: bool = False
     digest: str = ""
     scheduler_version: str = ""
@@ -189,10 +220,19 @@ class Decision:
 
     @property
     def search_goes_on(self) -> bool:
-        """Whether the same request has to be decided again: the search for victims goes on, and nothing else asks for that."""
+        """Return whether the request must be decided again to continue its search.
+
+        Nothing else triggers that decision.
+        """
         return self.unfinished > 0 and not self.victims
 
     @property
     def waits_for_capacity(self) -> bool:
-        """Whether more capacity would change the answer: a replica is missing, or a change is blocked for lack of free nodes."""
-        return self.shortfall > 0 or any(note.reason in (RESIZE_BLOCKED, REPLACEMENT_BLOCKED) for note in self.notes)
+        """Return whether more capacity would change the decision.
+
+        This is the case if a replica is missing, or if too few free nodes block a
+        change.
+        """
+        return self.shortfall > 0 or any(
+            note.reason in (RESIZE_BLOCKED, REPLACEMENT_BLOCKED) for note in self.notes
+        )

@@ -1,4 +1,4 @@
-"""Content digests: equal content, equal text, in every process and every year."""
+"""Content digests: equal content gives equal text in every process and release."""
 
 import hashlib
 import json
@@ -8,6 +8,8 @@ _BYTES = 16
 
 
 def digest_of(tree: Any) -> str:
-    """Give 32 hex digits over a JSON tree; keys are sorted, so the order of maps never matters."""
+    """Return 32 hex digits over a JSON tree; the order of keys does not matter."""
     text = json.dumps(tree, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_BYTES).hexdigest()
+    return hashlib.blake2b(
+        text.encode("utf-8", "surrogatepass"), digest_size=_BYTES
+    ).hexdigest()

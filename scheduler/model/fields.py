@@ -1,7 +1,9 @@
-"""Typed reading of JSON that others wrote.
+"""Typed access to JSON that other programs wrote.
 
-A report is read inside the one workflow that places all replicas: a value of the wrong type has to be a ValueError that names the field
-when it is read, and no TypeError wherever it is used first. Absent and null are the same, and give the default of the type.
+The scheduler workflow places all replicas, and it reads reports itself. A value of the
+wrong type must raise a ValueError that names the field when it is read, not a TypeError
+when it is first used. An absent field and null are equivalent, and yield the default of
+the type.
 """
 
 from __future__ import annotations
@@ -9,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Counts, times in ms and attributes are 64-bit numbers wherever they are stored.
+# Counts, times in ms and attributes are stored as 64-bit numbers everywhere.
 WHOLE_MIN, WHOLE_MAX = -(1 << 63), (1 << 63) - 1
 _SHOWN_MAX = 80
 
 
 def is_whole(value: object) -> bool:
-    """Whether a value is a whole number of 64 bits; True and False are none."""
+    """Return whether a value is a 64-bit integer; booleans are not integers here."""
     return type(value) is int and WHOLE_MIN <= value <= WHOLE_MAX
 
 
 class FieldError(ValueError):
-    """A field that cannot be read: `at` is where it is, as far as that is known yet."""
+    """A field that cannot be read; `at` is its path, as far as it is known."""
 
     def __init__(self, at: str, problem: str) -> None:
         super().__init__(f"{at}: {problem}" if at else problem)
@@ -29,20 +31,29 @@ class FieldError(ValueError):
 
 
 def wrong(at: str, wanted: str, value: object) -> FieldError:
-    """Give the error for a value of the wrong type; a long value is cut."""
+    """Return the error for a value of the wrong type; long values are cut."""
     shown = repr(value)
-    return FieldError(at, f"must be {wanted}, got {shown if len(shown) <= _SHOWN_MAX else shown[:_SHOWN_MAX] + '…'}")
+    if len(shown) > _SHOWN_MAX:
+        shown = f"{shown[:_SHOWN_MAX]}…"
+    return FieldError(at, f"must be {wanted}, got {shown}")
 
 
 def inside(name: str, error: ValueError) -> FieldError:
-    """Give an error with the name of the field around it in front: `rollout.paused: must be true or false`."""
+    """Return the error with a field name prepended to its path.
+
+    Example: `rollout.paused: must be true or false`.
+    """
     if not isinstance(error, FieldError):
         return FieldError(name, str(error))
-    return FieldError(f"{name}{'' if not error.at or error.at.startswith('[') else '.'}{error.at}", error.problem)
+    separator = "" if not error.at or error.at.startswith("[") else "."
+    return FieldError(f"{name}{separator}{error.at}", error.problem)
 
 
-class Fields:
-    """One JSON object and its place in a document, such as `InferenceCluster eu: status`. Every method raises FieldError, a ValueError."""
+class JsonFields:
+    """A JSON object and its place in a document, such as `InferenceCluster eu: status`.
+
+    Every method raises FieldError, which is a ValueError.
+    """
 
     __slots__ = ("at", "tree")
 
@@ -58,10 +69,10 @@ class Fields:
         return self.tree.get(key) is not None
 
     def _at(self, key: str) -> str:
-        return f"{self.at}{'.' if self.at and not self.at.endswith(': ') else ''}{key}"
+        separator = "." if self.at and not self.at.endswith(": ") else ""
+        return f"{self.at}{separator}{key}"
 
     def text(self, key: str, default: str = "") -> str:
-        """Give a text."""
         value = self.tree.get(key)
         if value is None:
             return default
@@ -70,14 +81,13 @@ class Fields:
         return value
 
     def name(self, key: str) -> str:
-        """Give a text that may not be absent or empty."""
+        """Return a text; raise FieldError if it is absent or empty."""
         value = self.text(key)
         if not value:
             raise FieldError(self._at(key), "is required")
         return value
 
     def whole(self, key: str, default: int = 0) -> int:
-        """Give a whole number."""
         value = self.tree.get(key)
         if value is None:
             return default
@@ -87,22 +97,22 @@ class Fields:
         return number
 
     def flag(self, key: str) -> bool:
-        """Give true or false."""
         value = self.tree.get(key)
         if value is not None and not isinstance(value, bool):
             raise wrong(self._at(key), "true or false", value)
         return bool(value)
 
-    def object(self, key: str) -> Fields:
-        """Give an object, an empty one if it is absent."""
-        return Fields(self.tree.get(key), self._at(key))
+    def object(self, key: str) -> JsonFields:
+        """Return an object, or an empty one if the field is absent."""
+        return JsonFields(self.tree.get(key), self._at(key))
 
-    def objects(self, key: str) -> list[Fields]:
-        """Give the objects of a list."""
-        return [Fields({} if item is None else item, f"{self._at(key)}[{i}]") for i, item in enumerate(self._list(key))]
+    def objects(self, key: str) -> list[JsonFields]:
+        return [
+            JsonFields({} if item is None else item, f"{self._at(key)}[{i}]")
+            for i, item in enumerate(self._list(key))
+        ]
 
     def texts(self, key: str) -> tuple[str, ...]:
-        """Give the texts of a list."""
         items = self._list(key)
         for i, item in enumerate(items):
             if not isinstance(item, str):
@@ -110,7 +120,7 @@ class Fields:
         return tuple(items)
 
     def text_map(self, key: str) -> dict[str, str]:
-        """Give an object of texts, such as labels."""
+        """Return an object of texts, such as labels."""
         found = self.object(key)
         return {name: found.text(name) for name in found.tree}
 

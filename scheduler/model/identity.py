@@ -1,4 +1,4 @@
-"""What identifies a deployment and a replica to the scheduler: the owner of replicas, and the uid of a replica."""
+"""The identity of deployments and replicas in the scheduler."""
 
 from __future__ import annotations
 
@@ -7,19 +7,31 @@ import hashlib
 # Namespace and name of the deployment that owns a replica or waits for capacity.
 Owner = tuple[str, str]
 
-# Namespace and name of a deployment, cluster, and the pool there that is not used for the deployment for a while.
+# (namespace, deployment, cluster, pool): the deployment does not use the pool for a
+# while.
 RefusedPool = tuple[str, str, str, str]
 
 
 def named_in(namespace: str, owner: Owner) -> str:
-    """Name a deployment in a text that users of a namespace read: of another namespace they are not to know which deployments it has."""
-    return "/".join(owner) if owner[0] == namespace else "a deployment of another namespace"
+    """Return the name of a deployment for a text that users of `namespace` read.
+
+    The names of deployments in other namespaces are not disclosed.
+    """
+    return (
+        "/".join(owner)
+        if owner[0] == namespace
+        else "a deployment of another namespace"
+    )
 
 
-def replica_uid(namespace: str, deployment: str, origin: tuple[str, str], cluster: str, index: int) -> str:
-    """Make the uid of a new replica: the same for a repeated request, a different one for every other request or place.
+def replica_uid(
+    namespace: str, deployment: str, origin: tuple[str, str], cluster: str, index: int
+) -> str:
+    """Return the uid of a new replica.
 
-    `origin` is the uid of the deployment and the id of the request that placed the replica.
+    A repeated request has the same uid. Every other request or place has another one.
+    `origin` is the uid of the deployment and the id of the request that placed the
+    replica.
     """
     parts = (namespace, deployment, *origin, cluster, str(index))
     text = "".join(f"{len(part)}:{part}" for part in parts)

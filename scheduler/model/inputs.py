@@ -1,8 +1,9 @@
-"""What the scheduler reads, as plain frozen data.
+"""The inputs of the scheduler as plain frozen data.
 
-Workflows, activities and the plan command exchange these; nothing here is a pydantic model, because one decision touches thousands of
-them. Times are milliseconds since 1970, counts are whole numbers. Order of pools, device entries, engines, members and requests carries
-meaning; order of clusters, replicas, labels and taints does not.
+Workflows, activities and the plan command exchange these types. They are not pydantic
+models because one decision touches thousands of them. Times are milliseconds since
+1970. The order of pools, device entries, engines, members and requests matters; the
+order of clusters, replicas, labels and taints does not.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from scheduler.model.reasons import BOUND, RELEASING
 
 
 @dataclass(frozen=True, slots=True)
-class Taint:
-    """Keeps deployments off a cluster; `since` is when the scheduler first saw it (0 = always there)."""
+class ClusterTaint:
+    """A taint of a cluster.
+
+    `since` is when the scheduler first saw it (0 = always there).
+    """
 
     key: str
     value: str = ""
@@ -27,8 +31,8 @@ class Taint:
 
 
 @dataclass(frozen=True, slots=True)
-class Toleration:
-    """Lets a deployment onto tainted clusters; an empty effect matches both effects."""
+class ClusterToleration:
+    """A toleration of a deployment; an empty effect matches both effects."""
 
     key: str = ""
     operator: str = "Equal"
@@ -38,7 +42,10 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class DeviceSet:
-    """The device entries of one InferenceClass in class order; equal content has an equal digest on every cluster."""
+    """The device entries of one InferenceClass in class order.
+
+    Equal content has an equal digest on every cluster.
+    """
 
     digest: str
     entries: tuple[DeviceEntry, ...]
@@ -46,15 +53,15 @@ class DeviceSet:
 
 @dataclass(frozen=True, slots=True)
 class PoolObservation:
-    """What a capacity adapter observed of a pool, in nodes; a negative number means that the adapter does not know.
+    """A capacity adapter's observation of a pool, in nodes; negative means unknown.
 
     Attributes:
         schedulable: nodes that take pods now.
         growable: nodes that the autoscaler may still add.
-        foreign: nodes used by others, already left out of `schedulable`.
+        foreign: nodes used by others, already excluded from `schedulable`.
         queue_free: nodes that the cluster's admission queue still grants.
-        admitted: nodes of this control plane that the queue has admitted already.
-        observed_at: when, in ms.
+        admitted: nodes of this control plane that the queue has already admitted.
+        observed_at: time of the observation, in ms.
 
     """
 
@@ -68,7 +75,10 @@ class PoolObservation:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """What an admission queue of a cluster would still admit, in devices; -1 = any number. No pools = all, no tenants = none."""
+    """The devices that an admission queue of a cluster would still admit.
+
+    `free` is -1 for any number. No pools means all pools; no tenants means no tenant.
+    """
 
     name: str
     tenants: tuple[str, ...] = ()
@@ -78,7 +88,10 @@ class QueueView:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionView:
-    """Whether the cluster admitted a workload of this control plane: Admitted, or Pending or Evicted since a time in ms, and why."""
+    """The admission state of one workload of this control plane.
+
+    The state is Admitted, or Pending or Evicted since a time in ms, with the reason.
+    """
 
     workload: str
     state: str
@@ -88,10 +101,17 @@ class AdmissionView:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """A published node pool: so many nodes, each with the devices of the set.
+    """A published node pool; each of its nodes has the devices of the set.
 
-    With `class_missing` running replicas stay pinned to the pool, and it takes no new one. `price_milli` is the price of one node-hour in
-    thousandths, negative when unknown. `network_domain` is empty when the pool shares the cluster's plain network.
+    Attributes:
+        class_missing: running replicas stay on the pool, and it takes no new ones.
+        unusable: why the cluster cannot provide the devices of the pool, or empty. It
+            has the effect of `class_missing`.
+        shortage: why the pool has fewer nodes than its spec, or empty. Only
+            explanations read it.
+        price_milli: price of one node-hour in thousandths; negative if unknown.
+        network_domain: empty if the pool shares the cluster's plain network.
+
     """
 
     name: str
@@ -102,20 +122,33 @@ class PoolView:
     network_domain: str = ""
     price_milli: int = -1
     observed: PoolObservation | None = None
+    unusable: str = ""
+    shortage: str = ""
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether new replicas may be placed on the pool."""
+        return not (self.class_missing or self.unusable)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster as published: its labels, taints and readiness, and its capacity; pools in published order.
+    """A cluster as published; pools are in published order.
 
-    `accounted` is False while a restarted scheduler does not yet know what runs there: no new replica then. `queues` and `admission` are
-    what a capacity adapter observed at `observed_at` (ms). `unpublished` names the node pools that are declared and not published, with
-    their class: only explanations read it.
+    Attributes:
+        accounted: False while a restarted scheduler does not yet know which replicas
+            run there; the cluster takes no new replica until then.
+        queues: admission queues that a capacity adapter observed at `observed_at` (ms).
+        admission: workloads that the adapter observed at the same time.
+        unpublished: node pools that are declared but not published, with their class;
+            only explanations read it.
+        missing_features: keys of the features that the cluster lacks.
+
     """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[Taint, ...] = ()
+    taints: tuple[ClusterTaint, ...] = ()
     ready: bool = False
     gateway_address: str = ""
     deleting: bool = False
@@ -127,11 +160,15 @@ class ClusterView:
     admission: tuple[AdmissionView, ...] = ()
     observed_at: int = 0
     unpublished: tuple[tuple[str, str], ...] = ()
+    missing_features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RequestView:
-    """Devices that each pod of a member needs from its node: `count` of a kind that all selectors accept."""
+    """The devices that each pod of a member needs from its node.
+
+    All selectors must accept the device.
+    """
 
     name: str
     count: int = 1
@@ -150,7 +187,10 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class EngineView:
-    """An engine of the template; all its members and copies share one pool."""
+    """An engine of the template; its members and copies share one pool.
+
+    With `span_pools`, members may use several pools.
+    """
 
     name: str
     members: tuple[MemberView, ...]
@@ -164,9 +204,10 @@ class CacheView:
     """The ModelCache of a deployment.
 
     Attributes:
-        state: NotReferenced, Unresolved (not read yet), Absent (does not exist, or is being deleted) or Present.
-        name: its name, for messages.
-        match_labels: the clusters that stage it; empty = all.
+        state: NotReferenced, Unresolved (not read yet), Absent (missing or being
+            deleted) or Present.
+        name: name of the ModelCache, for messages.
+        match_labels: labels of the clusters that stage it; empty = all.
         phases: cluster name to Pending, Hydrating, Ready or Failed.
 
     """
@@ -179,7 +220,11 @@ class CacheView:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentView:
-    """What a deployment wants. `template` is a digest of everything that is copied onto its replicas."""
+    """A deployment as the scheduler sees it.
+
+    `template` is a digest of everything that is copied onto its replicas. `features`
+    are the keys of the features that a cluster must have for it.
+    """
 
     namespace: str
     name: str
@@ -187,18 +232,19 @@ class DeploymentView:
     generation: int = 0
     replicas: int = 1
     match_labels: Mapping[str, str] = field(default_factory=dict)
-    tolerations: tuple[Toleration, ...] = ()
+    tolerations: tuple[ClusterToleration, ...] = ()
     cache: CacheView = field(default_factory=CacheView)
     serving_mode: str = "Unified"
     engines: tuple[EngineView, ...] = ()
     template: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     policy: PlacementPolicy = field(default_factory=PlacementPolicy)
+    features: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class FillGate:
-    """Whether new replicas may be placed this time; `reason` says why not."""
+    """Whether a decision may place new replicas; `reason` explains a closed gate."""
 
     is_open: bool = True
     reason: str = ""
@@ -206,7 +252,10 @@ class FillGate:
 
 @dataclass(frozen=True, slots=True)
 class KeptReplica:
-    """What a deployment knows of one of its replicas; `ready` means Ready with the template that the ledger has for it."""
+    """A deployment's knowledge of one of its replicas.
+
+    `ready` means Ready with the template that the ledger records for the replica.
+    """
 
     uid: str
     ready: bool = False
@@ -216,19 +265,22 @@ class KeptReplica:
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """A replica as the ledger knows it: its identity, its placed engines, and its state.
+    """A replica in the ledger: its identity, its placed engines and its state.
 
     Attributes:
-        engines: as placed: pools, pods and resolved requests.
-        template: digest of the template it carries, "" when unknown.
-        name_counter: how often another name was made because of a collision.
-        reuse: nodes per pool that releasing replicas of its own deployment still hold.
-        since: when its state began, in ms.
-        labels: of its deployment, by which affinity terms of others find it.
-        avoids: required anti-affinity of its deployment.
-        origin: uid of the deployment and id of the request that placed it, from which its uid was made; empty when unknown.
-        priority_class: of its deployment; empty for none, and for an entry of a scheduler that did not keep it.
-        nominated_for: namespace and name of the deployment it was preempted for, whose replica gets its nodes.
+        engines: the placed engines: pools, pods and resolved requests.
+        template: digest of the template that the replica carries, "" if unknown.
+        name_counter: number of times a name was changed because of a collision.
+        reuse: nodes per pool that releasing replicas of the same deployment still hold.
+        since: when the state began, in ms.
+        labels: labels of the deployment, for affinity terms of other deployments.
+        avoids: required anti-affinity of the deployment.
+        origin: uid of the deployment and id of the request that placed the replica,
+            from which its uid was made; empty if unknown.
+        priority_class: priority class of the deployment; empty if it has none, or if an
+            older scheduler did not record it.
+        nominated_for: namespace and name of the deployment it was preempted for, whose
+            replica gets its nodes.
 
     """
 
@@ -255,17 +307,27 @@ class LedgerEntry:
     priority_class: str = ""
 
     def as_bound(self, since: int) -> LedgerEntry:
-        """Give the entry once its replica was started: what it waited for is gone, and no nodes of others pay for it any more."""
+        """Return the entry of a started replica.
+
+        The replicas it waited for are gone, so it reuses no nodes any more.
+        """
         return replace(self, state=BOUND, since=since, reuse=())
 
     def as_releasing(self, since: int) -> LedgerEntry:
-        """Give the entry once its replica is released: it holds its nodes until its objects are gone, and serves no traffic."""
+        """Return the entry of a released replica.
+
+        The replica holds its nodes until its objects are gone, and it serves no
+        traffic.
+        """
         return replace(self, state=RELEASING, since=since, ready=False, serving=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRequest:
-    """A request to schedule one deployment; `kept` overrides what the ledger knows of its replicas' health."""
+    """A request to schedule one deployment.
+
+    `kept` overrides the ledger's knowledge of the health of the deployment's replicas.
+    """
 
     request_id: str
     deployment: DeploymentView

@@ -1,6 +1,6 @@
-"""Settings of a decision: those of one deployment and those of the whole fleet.
+"""Settings of a decision, for one deployment and for the whole fleet.
 
-With everything at its default, decisions are those of whole-node accounting, spread by name.
+With all defaults, the scheduler counts whole nodes and spreads replicas by name.
 """
 
 from __future__ import annotations
@@ -8,19 +8,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-# How capacity is counted (`accounting`, `class_accounting`).
+# Units in which capacity is counted (`accounting`, `class_accounting`).
 WHOLE_NODES, DEVICE_SAFE, DEVICE_PACKED = "node", "device-safe", "device-packed"
-# Whether deployments that wait for capacity reserve it (`queue_order`).
+# Whether waiting deployments reserve capacity (`queue_order`).
 STRICT_ORDER, BEST_EFFORT = "StrictOrder", "BestEffort"
-# Decisions equal those of the reference implementation (`compat`); `rules` says what that means.
+# Decisions equal those of the reference implementation (`compat`, see `rules`).
 REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
-    """How a template change is rolled out over the replicas; counts are whole numbers or percentages such as `25%`.
+class RolloutPolicy:
+    """How a template change is rolled out over the replicas.
 
-    Without `max_unavailable` the fleet's `rollout_max_unavailable` holds.
+    Counts are whole numbers or percentages such as `25%`. Without `max_unavailable`,
+    the fleet's `rollout_max_unavailable` applies.
     """
 
     type: str = "Rolling"
@@ -31,16 +32,19 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """How many replicas may be evicted from a drained cluster before their successors are Ready; the deadline is in seconds, 0 = none."""
+class DrainPolicy:
+    """How many replicas a drain may evict before their successors are Ready.
+
+    The deadline is in seconds; 0 means no deadline.
+    """
 
     max_unavailable: int | str = "100%"
     deadline_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class TopologySpread:
-    """Keep the replicas of a deployment even over the values of a cluster label."""
+class SpreadConstraint:
+    """Keep a deployment's replicas evenly spread over the values of a cluster label."""
 
     topology_key: str
     max_skew: int = 1
@@ -50,9 +54,10 @@ class TopologySpread:
 
 @dataclass(frozen=True, slots=True)
 class AffinityTerm:
-    """Stay with, or away from, replicas of deployments with these labels in a domain; a weight above 0 makes it a preference.
+    """Affinity or anti-affinity to replicas of deployments with these labels.
 
-    Without a topology key the domain is the cluster. Without namespaces it is the deployment's own namespace.
+    A weight above 0 makes it a preference. Without a topology key the domain is the
+    cluster. Without namespaces the term applies to the deployment's own namespace.
     """
 
     match_labels: Mapping[str, str]
@@ -63,15 +68,15 @@ class AffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class PlacementPolicy:
-    """The part of a deployment that steers its placement."""
+    """The part of a deployment that controls its placement."""
 
-    rollout: Rollout = field(default_factory=Rollout)
-    drain: Drain = field(default_factory=Drain)
+    rollout: RolloutPolicy = field(default_factory=RolloutPolicy)
+    drain: DrainPolicy = field(default_factory=DrainPolicy)
     profile: str = ""
     priority_class: str = ""
     preemption: str = "Never"
     min_available: int = 0
-    topology_spread: tuple[TopologySpread, ...] = ()
+    topology_spread: tuple[SpreadConstraint, ...] = ()
     affinity: tuple[AffinityTerm, ...] = ()
     anti_affinity: tuple[AffinityTerm, ...] = ()
     network_domain: str = "Ignore"
@@ -81,10 +86,14 @@ class PlacementPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A limit of one namespace over the pools that match; a negative limit means none.
+    """A limit for one namespace over the pools that match; a negative limit means none.
 
-    `class_name` is empty for any class, `match_labels` are labels of clusters, `device_selector` is CEL over a device. Requests of a
-    priority below the floor may not use these pools at all.
+    Attributes:
+        class_name: InferenceClass of the pools; empty for any.
+        match_labels: labels of the clusters.
+        device_selector: CEL over a device.
+        priority_floor: requests of a lower priority may not use these pools at all.
+
     """
 
     namespace: str
@@ -103,15 +112,17 @@ class SchedulerOptions:
     Attributes:
         profile: name of the scoring profile.
         accounting: node, device-safe or device-packed.
-        compat: "" or "reference" (for differential runs).
+        compat: "" or "reference" (for differential tests).
         max_cost: limit of CEL cost units per evaluation.
-        observed_limit_seconds: a snapshot older than this is ignored and flagged.
-        queue_order: BestEffort, or StrictOrder: deployments that wait for capacity reserve their candidate pools against those behind them.
-        hold_for_seconds: for how long at most.
-        weights: of the scoring functions in the profile `weighted`, by name.
-        class_accounting: accounting of the pools of some classes instead of `accounting`, by class name.
-        admission_timeout_seconds: a replica whose pods are not admitted for longer may be replaced elsewhere.
-        refusal_seconds: for how long that pool is then not used for its deployment.
+        observed_limit_seconds: an older observation is ignored and reported as stale.
+        queue_order: BestEffort, or StrictOrder: waiting deployments reserve their
+            candidate pools against later requests.
+        hold_for_seconds: the longest time of such a reservation.
+        weights: weights of the scoring functions in the profile `weighted`, by name.
+        class_accounting: accounting by class name, which overrides `accounting`.
+        admission_timeout_seconds: a replica whose pods wait longer for admission may be
+            replaced elsewhere.
+        refusal_seconds: how long its deployment then avoids that pool.
 
     """
 
@@ -135,5 +146,5 @@ class SchedulerOptions:
     refusal_seconds: int = 3600
 
     def priority_of(self, priority_class: str) -> int:
-        """Give the priority of a class; an unknown class, or none, has 0."""
+        """Return the priority of a class; an unknown or empty class has priority 0."""
         return self.priority_classes.get(priority_class, 0) if priority_class else 0

@@ -1,9 +1,10 @@
-"""The codes in the scheduler's answers: filters, eviction reasons, fit codes, actions and states.
+"""The codes in decisions: filters, eviction reasons, fit codes, actions and states.
 
-They are public: conditions, `plan -o json`, events and metrics show them.
+The codes are public: conditions, `plan -o json`, events and metrics show them.
 """
 
-# Filters of a cluster, in the order in which they run; the first that fails is the cluster's reason.
+# Cluster filters in the order in which they run. The first filter that a cluster fails
+# is its reason.
 LABEL_MISMATCH = "LabelMismatch"
 CACHE_FOOTPRINT = "CacheFootprint"
 CACHE_INCAPABLE = "CacheIncapable"
@@ -11,11 +12,13 @@ DELETING = "Deleting"
 NOT_READY = "NotReady"
 NO_GATEWAY = "NoGateway"
 TAINTED = "Tainted"
+FEATURE_MISSING = "FeatureMissing"
 NO_POOLS = "NoPools"
 NO_POOL_MATCHES = "NoPoolMatches"
 INSUFFICIENT_NODES = "InsufficientNodes"
 POLICY = "Policy"
-# Nothing refuses: the decision ended before the cluster was tried, or its search was cut short.
+# No filter failed: the decision ended before the cluster was tried, or its search was
+# cut short.
 UNDECIDED = "Undecided"
 FILTER_ORDER = (
     LABEL_MISMATCH,
@@ -25,6 +28,7 @@ FILTER_ORDER = (
     NOT_READY,
     NO_GATEWAY,
     TAINTED,
+    FEATURE_MISSING,
     NO_POOLS,
     NO_POOL_MATCHES,
     INSUFFICIENT_NODES,
@@ -32,7 +36,7 @@ FILTER_ORDER = (
     UNDECIDED,
 )
 
-# Why a replica is evicted.
+# Reasons for an eviction.
 CLUSTER_GONE = "ClusterGone"
 DRAINED = "Drained"
 TEMPLATE_CHANGED = "TemplateChanged"
@@ -44,7 +48,7 @@ PREEMPTED = "Preempted"
 ROLLED_OUT = "RolledOut"
 NOT_ADMITTED = "NotAdmitted"
 
-# Why one pool does not take one engine.
+# Reasons why an engine does not fit a pool.
 SELECTOR_NO_MATCH = "SelectorNoMatch"
 SELECTOR_ERROR = "SelectorError"
 DEVICE_COUNT_SHORT = "DeviceCountShort"
@@ -57,7 +61,7 @@ DUPLICATE_POOL = "DuplicatePool"
 OBSERVED_CAPACITY = "ObservedCapacity"
 QUOTA_EXCEEDED = "QuotaExceeded"
 
-# What the deployment has to do about a placement.
+# The deployment's actions for a placement.
 KEEP = "Keep"
 CREATE = "Create"
 UPDATE = "Update"
@@ -68,7 +72,7 @@ RESERVED = "Reserved"
 BOUND = "Bound"
 RELEASING = "Releasing"
 
-# Notes about replicas that are retained although something calls for a change.
+# Notes about replicas that are kept although a change is due.
 DRIFTED = "Drifted"
 RESIZE_BLOCKED = "ResizeBlocked"
 REPLACEMENT_BLOCKED = "ReplacementBlocked"

@@ -1,6 +1,7 @@
-"""What others send to the scheduler: read from its wire form, and refused where it could not be decided or would falsify the ledger.
+"""Validation of requests and ledger entries that other workflows send.
 
-Senders have validated what they send. This keeps the one scheduler running when one of them has not.
+Senders validate their data. These checks protect the singleton scheduler from a sender
+that did not: they reject data that cannot be decided or that would corrupt the ledger.
 """
 
 from __future__ import annotations
@@ -8,13 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from api_types.limits import AFFINITY_TERMS_MAX, ENGINES_MAX, MEMBERS_MAX, REPLICAS_MAX, REQUESTS_MAX, SELECTORS_BYTES_MAX, SPREADS_MAX
+from api_types.limits import (
+    AFFINITY_TERMS_MAX,
+    ENGINES_MAX,
+    MEMBERS_MAX,
+    REPLICAS_MAX,
+    REQUESTS_MAX,
+    SELECTORS_BYTES_MAX,
+    SPREADS_MAX,
+)
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.fields import FieldError, wrong
 from scheduler.model.inputs import DeploymentView, EngineView, LedgerEntry
 from scheduler.model.wire import from_wire
 
-# As Kubernetes has it for the names of most kinds.
+# The limit of Kubernetes for the names of most kinds.
 _NAME_MAX = 253
 _COUNT_MAX = 1_000_000
 
@@ -22,7 +31,7 @@ EngineT = TypeVar("EngineT", EngineView, EnginePlacement)
 
 
 def read_need(tree: Mapping[str, Any]) -> DeploymentView:
-    """Read what a deployment wants. Raises ValueError naming the field."""
+    """Read a deployment from its wire form; raise ValueError that names the field."""
     view = from_wire(DeploymentView, tree)
     check_names((("namespace", view.namespace), ("name", view.name)))
     _check_count("replicas", view.replicas, most=REPLICAS_MAX)
@@ -34,19 +43,44 @@ def read_need(tree: Mapping[str, Any]) -> DeploymentView:
             _check_count(f"{at}.requests: count of {request.name!r}", request.count)
     policy = view.policy
     _check_length("policy.topologySpread", policy.topology_spread, SPREADS_MAX)
-    for at, terms in (("policy.affinity", policy.affinity), ("policy.antiAffinity", policy.anti_affinity)):
+    for at, terms in (
+        ("policy.affinity", policy.affinity),
+        ("policy.antiAffinity", policy.anti_affinity),
+    ):
         _check_length(at, terms, 2 * AFFINITY_TERMS_MAX)
-    selectors = [text for _, _, member in _members(view.engines) for request in member.requests for text in request.selectors]
-    size = sum(len(text.encode(errors="surrogatepass")) for text in selectors)
-    if size > SELECTORS_BYTES_MAX:
-        raise FieldError("engines", f"their selectors together must be at most {SELECTORS_BYTES_MAX} bytes, got {size}")
+    _check_selectors_size(view.engines)
     return view
 
 
+def _check_selectors_size(engines: Iterable[EngineView]) -> None:
+    size = 0
+    for _, _, member in _members(engines):
+        for request in member.requests:
+            size += sum(
+                len(text.encode(errors="surrogatepass")) for text in request.selectors
+            )
+    if size > SELECTORS_BYTES_MAX:
+        raise FieldError(
+            "engines",
+            f"all selectors together must be at most {SELECTORS_BYTES_MAX} bytes, "
+            f"got {size}",
+        )
+
+
 def read_entry(tree: Mapping[str, Any]) -> LedgerEntry:
-    """Read the ledger entry that a replica keeps. Raises ValueError naming the field."""
+    """Read a replica's ledger entry from its wire form.
+
+    Raise ValueError that names the field.
+    """
     entry = from_wire(LedgerEntry, tree)
-    check_names((("namespace", entry.namespace), ("deployment", entry.deployment), ("name", entry.name), ("cluster", entry.cluster)))
+    check_names(
+        (
+            ("namespace", entry.namespace),
+            ("deployment", entry.deployment),
+            ("name", entry.name),
+            ("cluster", entry.cluster),
+        )
+    )
     for pool, nodes in entry.reuse:
         _check_count(f"reuse: nodes of {pool!r}", nodes)
     for at, engine, member in _members(entry.engines):
@@ -57,7 +91,10 @@ def read_entry(tree: Mapping[str, Any]) -> LedgerEntry:
 
 
 def check_names(names: Iterable[tuple[str, str]]) -> None:
-    """Check (field, name) pairs: each becomes part of a workflow id. Raises ValueError naming the field."""
+    """Check (field, name) pairs, because each name becomes part of a workflow id.
+
+    Raise ValueError that names the field.
+    """
     for at, name in names:
         if not name or len(name) > _NAME_MAX or not name.isprintable() or "/" in name:
             raise wrong(at, f"a name of 1 to {_NAME_MAX} characters", name)

@@ -1,25 +1,35 @@
-"""The rules of placement that a fleet's policy switches on or off, resolved once.
+"""The placement rules that a fleet's policy switches on or off, resolved once.
 
-With `compat: reference` decisions equal those of the reference implementation, its known defects included; differential tests need that.
-What it means is defined here, rule by rule. No other module reads the setting: code checks the rule it depends on.
+With `compat: reference`, decisions equal those of the reference implementation,
+including its known defects. Differential tests need that. This module defines the
+difference rule by rule. No other module reads the setting; code checks the rule it
+depends on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.model.policy import REFERENCE, STRICT_ORDER, WHOLE_NODES, SchedulerOptions
+from scheduler.model.policy import (
+    REFERENCE,
+    STRICT_ORDER,
+    WHOLE_NODES,
+    SchedulerOptions,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """How devices are matched with requests. Hashable, because compiled requests are kept per rules.
+    """Rules for matching devices with requests.
+
+    The class is hashable, because compiled requests are cached per rules.
 
     Attributes:
-        prefer_certain_claims: try entries that DRA binds first, then device plugins, then synthetic ones; else in class order.
-        search_assignments: look for any assignment of entries when the greedy one fails.
+        prefer_certain_claims: try entries that DRA binds first, then device plugins, then
+            synthetic ones; else use class order.
+        search_assignments: search for any assignment of entries if the greedy one fails.
         join_alike_entries: entries that claim alike may serve one request together.
-        limit_claimed_devices: refuse what one ResourceClaim cannot hold.
+        limit_claimed_devices: reject requests that exceed one ResourceClaim.
         lenient_calls: compile selectors with calls that only older clusters accept.
         max_cost: limit of CEL cost units per evaluation.
 
@@ -35,25 +45,34 @@ class MatchRules:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """What a scheduling cycle does, beyond the amounts in the policy.
+    """Rules of a scheduling cycle.
 
     Attributes:
-        matching: how devices are matched.
-        reserve_for_queue: deployments that wait for capacity reserve it against those behind them.
-        count_devices: on some pools devices are counted instead of whole nodes.
-        use_profiles: clusters are scored by the profile in force; else by spread alone.
-        search_arrangements: look for any arrangement of engines on pools when the greedy one fails.
-        check_networks: engines that have to share a network do.
-        span_pools: members of an engine may be placed on several pools where the engine allows it.
-        check_cache_storage: a cluster that cannot stage the deployment's cache is filtered out.
-        check_deleting: a cluster that is being deleted is filtered out.
-        know_releasing: replicas whose workflow is shutting down are releasing, so they are not retained.
-        replace_unselected: a replica on a cluster that is no longer selected is replaced at once.
-        tolerate_drift: a replica whose pool changed under it stays, unless the deployment itself was edited.
-        evict_before_placing: a replica that has to move is evicted before there is a place for its successor.
-        follow_admission: the admission of clusters is followed: replicas that wait too long are moved, evictions are reported.
-        pace_rollouts: a rollout changes as many replicas at a time as its budget allows; else all at once.
-        remove_unhealthy_first: scaling down removes replicas that serve no traffic first; else by load and name alone.
+        matching: rules for matching devices.
+        reserve_for_queue: waiting deployments reserve capacity against later requests.
+        count_devices: some pools count devices instead of whole nodes.
+        use_profiles: the profile in force scores clusters; else spread alone does.
+        search_arrangements: search for any arrangement of engines on pools if the
+            greedy one fails.
+        check_networks: enforce a shared network for engines that need one.
+        span_pools: members of an engine may use several pools if the engine allows it.
+        check_cache_storage: filter out clusters that cannot stage the deployment's
+            cache.
+        check_deleting: filter out clusters that are being deleted.
+        know_releasing: replicas whose workflow is shutting down are releasing, so they
+            are not retained.
+        replace_unselected: replace a replica at once if its cluster is no longer
+            selected.
+        tolerate_drift: keep a replica whose pool changed, unless the deployment itself
+            was edited.
+        evict_before_placing: evict a replica that has to move before its successor has
+            a place.
+        follow_admission: follow the admission of clusters: move replicas that wait too
+            long, and report evictions.
+        pace_rollouts: a rollout changes as many replicas at a time as its budget
+            allows; else all at once.
+        remove_unhealthy_first: scaling down removes replicas without traffic first;
+            else load and name decide.
         preempt: replicas of lower priority may be preempted.
 
     """
@@ -78,7 +97,6 @@ class PlacementRules:
 
     @staticmethod
     def of(options: SchedulerOptions) -> PlacementRules:
-        """Resolve a fleet's policy."""
         full = options.compat != REFERENCE
         return PlacementRules(
             matching=MatchRules(
@@ -90,7 +108,11 @@ class PlacementRules:
                 max_cost=options.max_cost,
             ),
             reserve_for_queue=full and options.queue_order == STRICT_ORDER,
-            count_devices=full and any(unit != WHOLE_NODES for unit in (options.accounting, *options.class_accounting.values())),
+            count_devices=full
+            and any(
+                unit != WHOLE_NODES
+                for unit in (options.accounting, *options.class_accounting.values())
+            ),
             use_profiles=full,
             search_arrangements=full,
             check_networks=full,

@@ -1,8 +1,9 @@
-"""Plain JSON for everything of the scheduler that crosses Temporal.
+"""JSON encoding of the scheduler's dataclasses for Temporal payloads.
 
-Field names become camelCase, what equals its default is left out, and what is absent takes its default again, so old payloads still open.
-A codec per class is built once from its fields. Lists of placements repeat the same engines hundreds of times; a decision therefore
-writes each different tuple of them once and refers to it by number.
+Field names become camelCase. Fields that equal their default are omitted, and absent
+fields take their default, so old payloads can still be read. A codec per class is built
+once from its fields. Placements repeat the same engines hundreds of times, so a
+decision writes each distinct tuple of engines once and refers to it by number.
 """
 
 from __future__ import annotations
@@ -21,21 +22,25 @@ Codec = tuple[Callable[[Any], Any], Callable[[Any], Any]]
 
 
 def to_wire(value: Any) -> Any:
-    """Give the JSON tree of any of the scheduler's dataclasses, or of a tuple of them; equal values give equal trees."""
+    """Return the JSON tree of a scheduler dataclass, or of a tuple of them.
+
+    Equal values give equal trees.
+    """
     if isinstance(value, tuple | list):
         return [to_wire(item) for item in value]
     return codec(type(value))[0](value)
 
 
 def from_wire(kind: type[T], tree: Mapping[str, Any]) -> T:
-    """Read a value back; absent fields take their defaults, unknown fields are ignored.
+    """Read a value; absent fields take their defaults, and unknown fields are ignored.
 
-    Raises ValueError naming the field when a value has the wrong type or a required one is missing.
+    Raise ValueError that names the field if a value has the wrong type or a required
+    field is missing.
     """
     try:
         value: T = codec(kind)[1](tree)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise ValueError(f"this is not a {kind.__name__}: {error}") from error
+        raise ValueError(f"invalid {kind.__name__}: {error}") from error
     return value
 
 
@@ -43,7 +48,10 @@ _codecs: dict[Any, Codec] = {}
 
 
 def codec(kind: Any) -> Codec:
-    """Give the writer and the reader of a type; raises TypeError for a type that has no JSON form here."""
+    """Return the writer and the reader of a type.
+
+    Raise TypeError for a type without a JSON form.
+    """
     known = _codecs.get(kind)
     if known is None:
         known = _codecs[kind] = _make(kind)
@@ -100,8 +108,13 @@ def _scalar(value: Any) -> Any:
     return value
 
 
-# `object` is the value of an attribute, whose type is in the field before it.
-_SCALARS: Mapping[Any, Callable[[Any], Any]] = {str: _text, int: _whole, bool: _flag, object: _scalar}
+# `object` is the type of an attribute's value; the field before it states the type.
+_SCALARS: Mapping[Any, Callable[[Any], Any]] = {
+    str: _text,
+    int: _whole,
+    bool: _flag,
+    object: _scalar,
+}
 
 
 def _object(value: Any) -> Mapping[str, Any]:
@@ -117,7 +130,7 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _all(read: Callable[[Any], Any], items: Iterable[tuple[str, Any]]) -> None:
-    """Find what could not be read of some fields, and raise its error with the name of the field."""
+    """Read fields until one fails, and raise its error with the name of the field."""
     for name, item in items:
         try:
             read(item)
@@ -135,7 +148,11 @@ def _tuple(arguments: tuple[Any, ...]) -> Codec:
             raise wrong("", f"a list of {len(pairs)}", tree)
         return tuple(read(item) for (_, read), item in zip(pairs, tree, strict=True))
 
-    return (lambda value: [write(item) for (write, _), item in zip(pairs, value, strict=True)]), read_pairs
+    return (
+        lambda value: [
+            write(item) for (write, _), item in zip(pairs, value, strict=True)
+        ]
+    ), read_pairs
 
 
 def _sequence(write: Callable[[Any], Any], read: Callable[[Any], Any]) -> Codec:
@@ -165,11 +182,13 @@ def _optional(arguments: tuple[Any, ...]) -> Codec:
     if len(kinds) > 1:  # a whole number or a percentage
         return _same, _scalar
     write, read = codec(kinds[0])
-    return (lambda value: None if value is None else write(value)), (lambda tree: None if tree is None else read(tree))
+    return (lambda value: None if value is None else write(value)), (
+        lambda tree: None if tree is None else read(tree)
+    )
 
 
 def camel(name: str) -> str:
-    """Give the JSON name of a field."""
+    """Return the JSON name of a field."""
     head, *rest = name.split("_")
     return head + "".join(part.capitalize() for part in rest)
 
@@ -181,7 +200,11 @@ def _record(kind: Any) -> Codec:
         if not field.init:
             continue
         write, read = codec(hints[field.name])
-        default = field.default_factory() if field.default_factory is not dataclasses.MISSING else field.default
+        default = (
+            field.default_factory()
+            if field.default_factory is not dataclasses.MISSING
+            else field.default
+        )
         fields.append((field.name, camel(field.name), write, read, default))
 
     def put(value: Any) -> dict[str, Any]:
@@ -194,9 +217,16 @@ def _record(kind: Any) -> Codec:
 
     def get(tree: Mapping[str, Any]) -> Any:
         try:
-            return kind(**{name: read(tree[key]) for name, key, _, read, _ in fields if tree.get(key) is not None})
+            return kind(
+                **{
+                    name: read(tree[key])
+                    for name, key, _, read, _ in fields
+                    if tree.get(key) is not None
+                }
+            )
         except (TypeError, ValueError, AttributeError) as error:
-            # Named only now: a decision has thousands of fields, and none is wrong.
+            # The field is identified only after a failure: a decision has thousands of
+            # fields, and most decisions have no invalid field.
             given = _object(tree)
             for _, key, _, read, default in fields:
                 if given.get(key) is not None:
@@ -222,7 +252,9 @@ def _write_decision(decision: Decision) -> dict[str, Any]:
         tree = write_placement(dataclasses.replace(placement, engines=()))
         tree["engines"] = distinct.setdefault(placement.engines, len(distinct))
         placements.append(tree)
-    whole: dict[str, Any] = _plain_decision()[0](dataclasses.replace(decision, placements=()))
+    whole: dict[str, Any] = _plain_decision()[0](
+        dataclasses.replace(decision, placements=())
+    )
     whole["stamps"] = [write_engines(engines) for engines in distinct]
     whole["placements"] = placements
     return whole
@@ -234,6 +266,9 @@ def _read_decision(tree: Mapping[str, Any]) -> Decision:
     distinct = [read_engines(engines) for engines in tree.get("stamps", [])]
     decision: Decision = _plain_decision()[1]({**tree, "placements": []})
     placements = tuple(
-        dataclasses.replace(read_placement({**item, "engines": []}), engines=distinct[item["engines"]]) for item in tree["placements"]
+        dataclasses.replace(
+            read_placement({**item, "engines": []}), engines=distinct[item["engines"]]
+        )
+        for item in tree["placements"]
     )
     return dataclasses.replace(decision, placements=placements)

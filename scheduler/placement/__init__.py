@@ -1,5 +1,6 @@
-"""How one deployment is placed: retain, scale down, roll out, filter, score, place within `limits`, preempt.
+"""The steps that place one deployment.
 
-All of it works on a `FleetOverlay` and changes nothing else. Not here: the fleet itself (`fleet`), matching of devices (`hardware`),
-texts for users (`explain`).
+The steps are: retain, scale down, roll out, filter, score, place within `limits`, and
+preempt. They work on a `FleetOverlay` and change nothing else. The fleet itself is in
+`fleet`, device matching in `hardware`, and texts for users in `explain`.
 """

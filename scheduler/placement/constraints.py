@@ -1,8 +1,10 @@
-"""Which clusters the deployment's own rules leave: topology spread, affinity, anti-affinity.
+"""The clusters that the deployment's own rules allow.
 
-A rule becomes a set of clusters, computed anew for every replica because each placement changes the counts. What replicas of others add to
-it is computed once a cycle, for they do not move in it; the rest depends on the deployment's own replicas alone. Anti-affinity is
-symmetric: the required terms of other deployments are checked too.
+The rules are topology spread, affinity and anti-affinity. A rule becomes a set of
+clusters, which is computed for every replica because each placement changes the counts.
+The part that depends on other deployments is computed once per cycle, because their
+replicas do not move during the cycle. Anti-affinity is symmetric: the required terms of
+other deployments are checked too.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
 from scheduler.fleet.neighbours import AvoidingGroup, LabelGroup
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
-from scheduler.model.policy import AffinityTerm, TopologySpread
+from scheduler.model.policy import AffinityTerm, SpreadConstraint
 
 # Replicas of the deployment per cluster.
 ReplicaCounts = Mapping[str, int]
@@ -25,34 +27,56 @@ ReplicaCounts = Mapping[str, int]
 class Constraints:
     """The rules and preferences of one deployment.
 
-    `eligible` are the clusters that pass every filter on the cluster alone: their label values are the domains to spread over.
+    `eligible` are the clusters that pass every cluster filter; their label values are
+    the domains to spread over.
     """
 
-    def __init__(self, overlay: FleetOverlay, deployment: DeploymentView, eligible: ClusterSet) -> None:
+    def __init__(
+        self, overlay: FleetOverlay, deployment: DeploymentView, eligible: ClusterSet
+    ) -> None:
         self._overlay = overlay
         self._deployment = deployment
         self._eligible = eligible
         policy = deployment.policy
-        self._required_spreads = [rule for rule in policy.topology_spread if rule.when_unsatisfiable == "DoNotSchedule"]
-        self._preferred_spreads = [rule for rule in policy.topology_spread if rule.when_unsatisfiable != "DoNotSchedule"]
+        self._required_spreads = [
+            rule
+            for rule in policy.topology_spread
+            if rule.when_unsatisfiable == "DoNotSchedule"
+        ]
+        self._preferred_spreads = [
+            rule
+            for rule in policy.topology_spread
+            if rule.when_unsatisfiable != "DoNotSchedule"
+        ]
         self._required_affinity = [term for term in policy.affinity if not term.weight]
-        self._required_anti_affinity = [term for term in policy.anti_affinity if not term.weight]
-        self._preferences = [(term, -term.weight) for term in policy.affinity if term.weight]
-        self._preferences += [(term, term.weight) for term in policy.anti_affinity if term.weight]
+        self._required_anti_affinity = [
+            term for term in policy.anti_affinity if not term.weight
+        ]
+        self._preferences = [
+            (term, -term.weight) for term in policy.affinity if term.weight
+        ]
+        self._preferences += [
+            (term, term.weight) for term in policy.anti_affinity if term.weight
+        ]
         self._has_terms = bool(policy.affinity or policy.anti_affinity)
         self.has_preferences = bool(self._preferences or self._preferred_spreads)
         self._forbidden = self._excluded_by_others()
-        # The clusters of each domain that replicas may be spread over, and all of these, by label.
+        # Per label, the clusters of each domain to spread over, and their union.
         self._spread_over: dict[str, tuple[dict[str, ClusterSet], ClusterSet]] = {}
-        # Clusters whose domain has a replica of another deployment that a term selects, by term.
+        # Per term, the clusters whose domain has a replica of another deployment that
+        # it selects.
         self._domains_of_others: dict[int, ClusterSet] = {}
-        # Where own replicas are, and what follows from that: most placements add a replica to a domain that has one already.
+        # The clusters of own replicas, and values derived from them. Most placements
+        # add a replica to a domain that already has one.
         self._occupied = NO_CLUSTERS
         self._domains_of_own: dict[str, ClusterSet] = {}
         self._penalties: dict[int, int] = {}
 
     def allowed(self, own: ReplicaCounts) -> ClusterSet:
-        """Give the clusters where one more replica breaks no rule; `own` are the replicas of the deployment per cluster."""
+        """Return the clusters where one more replica breaks no rule.
+
+        `own` is the number of the deployment's replicas per cluster.
+        """
         self._catch_up(own)
         found: int = self._overlay.index.everything
         for _, allowed in self._rules(own):
@@ -60,25 +84,33 @@ class Constraints:
         return ClusterSet(found)
 
     def violated(self, info: ClusterInfo, own: ReplicaCounts) -> str:
-        """Name the first rule that a cluster breaks."""
-        return next(text for text, _ in self.violations(ClusterSet(1 << info.rank), own))
+        """Return the first rule that a cluster breaks."""
+        return next(
+            text for text, _ in self.violations(ClusterSet(1 << info.rank), own)
+        )
 
-    def violations(self, clusters: ClusterSet, own: ReplicaCounts) -> Iterator[tuple[str, ClusterSet]]:
-        """Return the clusters that break a rule, by the first rule that each breaks."""
+    def violations(
+        self, clusters: ClusterSet, own: ReplicaCounts
+    ) -> Iterator[tuple[str, ClusterSet]]:
+        """Yield the clusters that break a rule, by the first rule that each one breaks."""
         self._catch_up(own)
         left: int = clusters
         for text, allowed in self._rules(own):
-            if broken := ClusterSet(left & ~allowed):
+            broken = ClusterSet(left & ~allowed)
+            if broken:
                 yield text, broken
                 left &= allowed
             if not left:
                 return
 
     def _rules(self, own: ReplicaCounts) -> Iterator[tuple[str, int]]:
-        """Return each rule in words, with the clusters where one more replica respects it."""
+        """Yield each rule as text, with the clusters that respect it."""
         yield "another deployment's anti-affinity", ~self._forbidden
         for rule in self._required_spreads:
-            yield f"topology spread over {rule.topology_key}", self._within_skew(rule, own)
+            yield (
+                f"topology spread over {rule.topology_key}",
+                self._within_skew(rule, own),
+            )
         for term in self._required_anti_affinity:
             yield f"anti-affinity to {_text(term)}", ~self._domains(term)
         for term in self._required_affinity:
@@ -89,9 +121,15 @@ class Constraints:
             yield f"{cache} is not {policy.cache_required}", self._with_cache()
 
     def penalties(self, own: ReplicaCounts) -> Callable[[ClusterInfo], int]:
-        """Say of any cluster how little it meets the preferences; lower is better."""
+        """Return a function from a cluster to its penalty for unmet preferences.
+
+        Lower is better.
+        """
         self._catch_up(own)
-        counted = [(rule.topology_key, self._counts(rule.topology_key, own)) for rule in self._preferred_spreads]
+        counted = [
+            (rule.topology_key, self._counts(rule.topology_key, own))
+            for rule in self._preferred_spreads
+        ]
         weighed = [(self._domains(term), weight) for term, weight in self._preferences]
         known = self._penalties
 
@@ -99,33 +137,47 @@ class Constraints:
             value = known.get(info.rank)
             if value is None:
                 bit = 1 << info.rank
-                value = known[info.rank] = sum(weight for domains, weight in weighed if domains & bit)
-            return value + sum(counts.get(info.view.labels.get(key, ""), 0) for key, counts in counted)
+                value = known[info.rank] = sum(
+                    weight for domains, weight in weighed if domains & bit
+                )
+            return value + sum(
+                counts.get(info.view.labels.get(key, ""), 0) for key, counts in counted
+            )
 
         return penalty
 
-    def by_preference(self, clusters: ClusterSet, own: ReplicaCounts) -> list[ClusterSet]:
-        """Split clusters into those that meet the preferences equally well, the best first."""
+    def by_preference(
+        self, clusters: ClusterSet, own: ReplicaCounts
+    ) -> list[ClusterSet]:
+        """Split clusters into groups of equal preference, the best first."""
         self._catch_up(own)
         weighed = [(self._domains(term), weight) for term, weight in self._preferences]
         for rule in self._preferred_spreads:
             values = self._overlay.index.label_values.get(rule.topology_key, {})
-            weighed += [(values[value], count) for value, count in self._counts(rule.topology_key, own).items()]
+            weighed += [
+                (values[value], count)
+                for value, count in self._counts(rule.topology_key, own).items()
+            ]
         groups = {0: clusters}
         for domains, weight in weighed:
             split: dict[int, ClusterSet] = {}
             for penalty, group in groups.items():
-                for value, part in ((penalty + weight, group & domains), (penalty, group & ~domains)):
+                for value, part in (
+                    (penalty + weight, group & domains),
+                    (penalty, group & ~domains),
+                ):
                     if part:
                         split[value] = ClusterSet(split.get(value, 0) | part)
             groups = split
         return [groups[penalty] for penalty in sorted(groups)]
 
     def _catch_up(self, own: ReplicaCounts) -> None:
-        """Drop what is known when a cluster has got its first own replica, or lost its last one."""
+        """Drop cached values if the set of clusters with own replicas changed."""
         if not self._has_terms:
             return
-        occupied = self._overlay.index.named(name for name, number in own.items() if number)
+        occupied = self._overlay.index.named(
+            name for name, number in own.items() if number
+        )
         if occupied != self._occupied:
             self._occupied = occupied
             self._domains_of_own.clear()
@@ -141,17 +193,29 @@ class Constraints:
                 counts[value] = counts.get(value, 0) + number
         return counts
 
-    def _within_skew(self, rule: TopologySpread, own: ReplicaCounts) -> ClusterSet:
+    def _within_skew(self, rule: SpreadConstraint, own: ReplicaCounts) -> ClusterSet:
         known = self._spread_over.get(rule.topology_key)
         if known is None:
             values = self._overlay.index.label_values.get(rule.topology_key, {})
-            domains = {value: clusters for value, clusters in values.items() if clusters & self._eligible}
-            known = self._spread_over[rule.topology_key] = (domains, ClusterSet(reduce(or_, domains.values(), 0)))
+            domains = {
+                value: clusters
+                for value, clusters in values.items()
+                if clusters & self._eligible
+            }
+            known = self._spread_over[rule.topology_key] = (
+                domains,
+                ClusterSet(reduce(or_, domains.values(), 0)),
+            )
         domains, found = known
-        counts = {value: count for value, count in self._counts(rule.topology_key, own).items() if value in domains}
+        counts = {
+            value: count
+            for value, count in self._counts(rule.topology_key, own).items()
+            if value in domains
+        }
         is_scarce = rule.min_domains and len(domains) < rule.min_domains
-        lowest = 0 if is_scarce or len(counts) < len(domains) else min(counts.values(), default=0)
-        # A domain without own replicas is within any skew.
+        has_empty_domain = is_scarce or len(counts) < len(domains)
+        lowest = 0 if has_empty_domain else min(counts.values(), default=0)
+        # A domain without own replicas never violates the maximum skew.
         for value, count in counts.items():
             if count + 1 - lowest > rule.max_skew:
                 found = ClusterSet(found & ~domains[value])
@@ -159,17 +223,20 @@ class Constraints:
 
     def _affinity_domains(self, term: AffinityTerm) -> ClusterSet:
         found = self._domains(term)
-        # The first replica of a group that has affinity to itself has no other to join yet.
+        # The first replica of a group with affinity to itself has no other replica to
+        # be placed with.
         if not found and self._matches_self(term):
             return self._overlay.index.everything
         return found
 
     def _matches_self(self, term: AffinityTerm) -> bool:
         deployment = self._deployment
-        return deployment.namespace in _namespaces(term, deployment.namespace) and _has(deployment.labels, term.match_labels)
+        return deployment.namespace in _namespaces(term, deployment.namespace) and _has(
+            deployment.labels, term.match_labels
+        )
 
     def _domains(self, term: AffinityTerm) -> ClusterSet:
-        """Give the clusters whose domain has a replica that the term selects."""
+        """Return the clusters whose domain has a replica that the term selects."""
         found = self._domains_of_others.get(id(term))
         if found is None:
             found = self._domains_of_others[id(term)] = self._with_others(term)
@@ -177,11 +244,13 @@ class Constraints:
             return found
         inside = self._domains_of_own.get(term.topology_key)
         if inside is None:
-            inside = self._domains_of_own[term.topology_key] = self._expanded(self._occupied, term.topology_key)
+            inside = self._domains_of_own[term.topology_key] = self._expanded(
+                self._occupied, term.topology_key
+            )
         return ClusterSet(found | inside)
 
     def _with_others(self, term: AffinityTerm) -> ClusterSet:
-        """Give the clusters whose domain has a replica of another deployment that the term selects."""
+        """Return the clusters whose domain has another deployment's selected replica."""
         deployment, neighbours = self._deployment, self._overlay.ledger.neighbours
         found: int = NO_CLUSTERS
         for namespace in _namespaces(term, deployment.namespace):
@@ -193,24 +262,39 @@ class Constraints:
         return self._expanded(ClusterSet(found), term.topology_key)
 
     def _of_others(self, group: LabelGroup | AvoidingGroup) -> ClusterSet:
-        """Return the clusters with replicas of a group that are not own ones."""
-        deployment, ledger, index = self._deployment, self._overlay.ledger, self._overlay.index
+        """Return the clusters where a group has replicas of other deployments."""
+        deployment, ledger, index = (
+            self._deployment,
+            self._overlay.ledger,
+            self._overlay.index,
+        )
         found = ledger.neighbours.clusters(group, index)
         own = Counter[str]()
         if group[0] == deployment.namespace:
             entries = ledger.owned(deployment.namespace, deployment.name).values()
-            own.update(entry.cluster for entry in entries if group[1] in (entry.labels, entry.avoids))
+            own.update(
+                entry.cluster
+                for entry in entries
+                if group[1] in (entry.labels, entry.avoids)
+            )
         count = ledger.neighbours.count
         alone = [name for name, number in own.items() if number == count(group, name)]
         return ClusterSet(found & ~index.named(alone))
 
     def _of_anybody_else(self, namespace: str) -> dict[str, None]:
         deployment, ledger = self._deployment, self._overlay.ledger
-        others = (owner for owner in ledger.owners((namespace,)) if owner != (deployment.namespace, deployment.name))
-        return {entry.cluster: None for owner in others for entry in ledger.owned(*owner).values()}
+        clusters: dict[str, None] = {}
+        for owner in ledger.owners((namespace,)):
+            if owner != (deployment.namespace, deployment.name):
+                entries = ledger.owned(*owner).values()
+                clusters |= dict.fromkeys(entry.cluster for entry in entries)
+        return clusters
 
     def _expanded(self, clusters: ClusterSet, key: str) -> ClusterSet:
-        """Give all clusters of the domains that some of these are in; one without the label is a domain of its own."""
+        """Return all clusters of the domains of some clusters.
+
+        A cluster without the label is a domain of its own.
+        """
         domains = self._overlay.index.label_values.get(key, {}) if key else {}
         found: int = clusters
         if clusters.bit_count() > len(domains):
@@ -225,19 +309,24 @@ class Constraints:
         return ClusterSet(found)
 
     def _excluded_by_others(self) -> ClusterSet:
-        """Give the clusters whose domain is excluded by the anti-affinity of a replica of another deployment."""
+        """Return the clusters that other deployments' anti-affinity excludes."""
         deployment = self._deployment
         excluded: dict[str, int] = {}
-        for group in self._overlay.ledger.neighbours.avoiding(deployment.labels.items()):
+        for group in self._overlay.ledger.neighbours.avoiding(
+            deployment.labels.items()
+        ):
             keys = dict.fromkeys(
                 key
                 for key, namespaces, wanted in group[1]
-                if deployment.namespace in (namespaces or (group[0],)) and _has(deployment.labels, dict(wanted))
+                if deployment.namespace in (namespaces or (group[0],))
+                and _has(deployment.labels, dict(wanted))
             )
             others = self._of_others(group) if keys else NO_CLUSTERS
             for key in keys:
                 excluded[key] = excluded.get(key, 0) | others
-        expanded = (self._expanded(ClusterSet(others), key) for key, others in excluded.items())
+        expanded = (
+            self._expanded(ClusterSet(others), key) for key, others in excluded.items()
+        )
         return ClusterSet(reduce(or_, expanded, 0))
 
     def _with_cache(self) -> ClusterSet:
@@ -258,5 +347,7 @@ def _has(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 
 def _text(term: AffinityTerm) -> str:
-    pairs = ",".join(f"{key}={value}" for key, value in sorted(term.match_labels.items()))
+    pairs = ",".join(
+        f"{key}={value}" for key, value in sorted(term.match_labels.items())
+    )
     return f"{pairs} per {term.topology_key or 'cluster'}"

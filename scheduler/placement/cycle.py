@@ -1,6 +1,7 @@
-"""The scheduling cycle of one deployment: retain, drain, scale down, replace, update, fill.
+"""The scheduling cycle of one deployment, from retaining replicas to filling.
 
-The steps change nothing but the overlay of the batch. `decide` builds the decision from their outcome.
+The steps change only the overlay of the batch. `decide` builds the decision from the
+state of the cycle.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from dataclasses import dataclass, field, replace
 from scheduler.cel.limits import REQUEST_WORK_MAX
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.device_matching import selector_problems, work_problem
-from scheduler.hardware.template import CompiledTemplate, charges, compile_template, placing_units
+from scheduler.hardware.template import (
+    CompiledTemplate,
+    charges,
+    compile_template,
+    placing_units,
+)
 from scheduler.model import reasons
 from scheduler.model.decision import EnginePlacement, Eviction, Placement, RetainedNote
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
@@ -19,9 +25,15 @@ from scheduler.placement.in_place import growth_blocked, update_in_place
 from scheduler.placement.limits.quota import QuotaGate
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.preempt import Preemption
-from scheduler.placement.retain import RetainedReplica, RetainResult, lost_capacity, own_entries, retain
+from scheduler.placement.retain import (
+    RetainedReplica,
+    RetainResult,
+    lost_capacity,
+    own_entries,
+    retain,
+)
 from scheduler.placement.rollout import (
-    Budget,
+    RolloutBudget,
     budget_of,
     changeable,
     drained_replicas,
@@ -35,9 +47,10 @@ from scheduler.placement.victim_search import UNFINISHED_MAX
 
 @dataclass(slots=True)
 class SchedulingCycle:
-    """The state of one decision while it is made.
+    """The state of one decision in progress.
 
-    `invalid` names the selectors that cannot be used, `held` says why nothing new may be placed; both are "" normally.
+    `invalid` names the invalid selectors, and `held` is the reason why no new replica
+    may be placed. Both are usually "".
     """
 
     overlay: FleetOverlay
@@ -66,11 +79,13 @@ class SchedulingCycle:
 
     @property
     def deployment(self) -> DeploymentView:
-        """The deployment that is scheduled."""
         return self.request.deployment
 
     def run(self) -> None:
-        """Take all steps in order; `finish` ends the cycle once its decision is built."""
+        """Run all steps in order.
+
+        `finish` ends the cycle after its decision is built.
+        """
         self.compile()
         self.retain()
         self.drain()
@@ -83,7 +98,13 @@ class SchedulingCycle:
             if not surge:
                 self.update(budget, quota)
             return
-        self.placer = ReplicaPlacer(self.overlay, self.request, self.compiled_for_placing(self.compiled), self._occupying_entries(), quota)
+        self.placer = ReplicaPlacer(
+            self.overlay,
+            self.request,
+            self.compiled_for_placing(self.compiled),
+            self._occupying_entries(),
+            quota,
+        )
         for entry in self.evicted_entries:
             self.placer.mark_vacated(entry)
         if surge:
@@ -94,12 +115,18 @@ class SchedulingCycle:
         self.fill()
 
     def finish(self) -> None:
-        """Free the nodes that replicas give up by shrinking, for the requests decided next; this cycle's own decision did not use them."""
+        """Free the nodes of shrinking replicas for the requests decided next.
+
+        The decision of this cycle does not use these nodes.
+        """
         for entry in self.updated_entries:
             self.overlay.ledger.put(entry)
 
     def compile(self) -> None:
-        """Compile the selectors; when they cannot be used, nothing new is placed and no template is rolled out."""
+        """Compile the selectors.
+
+        If they are invalid, nothing new is placed and no template is rolled out.
+        """
         rules = self.overlay.rules.matching
         engines = self.deployment.engines
         self.invalid = "; ".join(selector_problems(engines, rules))
@@ -112,89 +139,136 @@ class SchedulingCycle:
                 self.invalid = work_problem(engines, rules, len(sets))
             else:
                 self.compiled = compiled
+        self.held = hold_reason(self.deployment)
         gate = self.request.fill
-        self.held = hold_reason(self.deployment) or ("" if gate.is_open else gate.reason or "placement is held")
+        if not self.held and not gate.is_open:
+            self.held = gate.reason or "placement is held"
 
     def compiled_for_placing(self, compiled: CompiledTemplate) -> CompiledTemplate:
-        """Give the template that new replicas are placed by; engines that may span pools are placed member by member."""
+        """Return the template for new replicas.
+
+        Engines that may span pools are placed member by member.
+        """
         engines = self.deployment.engines
-        if not self.overlay.rules.span_pools or not any(engine.span_pools for engine in engines):
+        if not self.overlay.rules.span_pools or not any(
+            engine.span_pools for engine in engines
+        ):
             return compiled
         return compile_template(placing_units(engines), compiled.rules)
 
     def retain(self) -> None:
-        """Find out which replicas are retained."""
-        entries = own_entries(self.overlay, self.deployment, {known.uid: known for known in self.request.kept})
-        self.retained = retain(self.overlay, self.deployment, self.compiled, entries, held=bool(self.held))
+        """Determine which replicas are retained."""
+        entries = own_entries(
+            self.overlay,
+            self.deployment,
+            {known.uid: known for known in self.request.kept},
+        )
+        self.retained = retain(
+            self.overlay, self.deployment, self.compiled, entries, held=bool(self.held)
+        )
         self.kept = self.retained.kept
         self.notes = self.retained.notes
         for entry in self.retained.terminating:
             known = self.overlay.ledger.get(entry.uid)
             if known is not None and known.state != reasons.RELEASING:
-                self._evict(entry, reasons.TERMINATING, "its workflow is shutting down", vacates=False)
+                self._evict(
+                    entry,
+                    reasons.TERMINATING,
+                    "its workflow is shutting down",
+                    vacates=False,
+                )
         for evicted in self.retained.evicted:
             self._evict(evicted.entry, evicted.reason, evicted.detail)
         for kept in [k for k in self.kept if k.entry.state == reasons.RELEASING]:
-            # It is not known to be releasing, so no other replica of its deployment may reuse its nodes.
+            # The ledger does not record it as releasing, so no other replica of its
+            # deployment may reuse its nodes.
             kept.entry = replace(kept.entry, state=reasons.BOUND)
             self.overlay.ledger.put(kept.entry)
         if self.overlay.rules.evict_before_placing:
             for kept in [k for k in self.kept if k.replace_reason]:
                 self._evict_kept(kept, kept.replace_reason, kept.detail)
         self.refuse_pools()
-        self.notes += [note for kept in self.kept for note in lost_capacity(self.overlay, kept.entry)]
+        for kept in self.kept:
+            self.notes += lost_capacity(self.overlay, kept.entry)
 
     def refuse_pools(self) -> None:
-        """Refuse, for a while, pools that let a replica wait too long for admission."""
+        """Refuse, for a while, pools where a replica waited too long for admission."""
         for kept in self.kept:
             if kept.replace_reason == reasons.NOT_ADMITTED:
                 entry = kept.entry
                 for pool in charges(entry.engines):
-                    self.overlay.refused[entry.namespace, entry.deployment, entry.cluster, pool] = self.overlay.now
+                    self.overlay.refused[
+                        entry.namespace, entry.deployment, entry.cluster, pool
+                    ] = self.overlay.now
                     self.refused.append((entry.cluster, pool))
 
     def drain(self) -> None:
-        """Evict replicas from drained clusters, as many as the drain budget allows."""
+        """Evict replicas from drained clusters within the drain budget."""
         for kept in drained_replicas(self.deployment, self.kept, self.overlay.now):
             self._evict_kept(kept, reasons.DRAINED, kept.drain_reason)
         self.more = any(kept.drain_reason for kept in self.kept)
 
     def scale_down(self) -> int:
-        """Evict surplus replicas; gives the surge that is still allowed while a rollout replaces replicas."""
+        """Evict surplus replicas.
+
+        Return the surge that is still allowed while a rollout replaces replicas.
+        """
         surplus = len(self.kept) - self.deployment.replicas
         surge = 0
         old = self._old_replicas()
         if old:
             surge = budget_of(self.overlay, self.deployment, self.kept).surge
-            # Only replicas that already carry the current template may be there in excess.
+            # Only replicas that already have the current template may be surplus.
             surplus -= min(surge, len(self.kept) - old)
         if surplus <= 0:
             return surge
         scaled_down = reasons.SCALED_DOWN, f"{self.deployment.replicas} replicas wanted"
         partitioned = partitioned_replicas(self.deployment, self.kept)
-        mismatched = [k for k in self.kept if k.replace_reason and k.entry.uid not in partitioned]
-        for kept in surplus_replicas(self.overlay, self.deployment, mismatched, partitioned, surplus):
-            self._evict_kept(kept, *(scaled_down if self.held else (kept.replace_reason, kept.detail)))
+        mismatched = [
+            k for k in self.kept if k.replace_reason and k.entry.uid not in partitioned
+        ]
+        for kept in surplus_replicas(
+            self.overlay, self.deployment, mismatched, partitioned, surplus
+        ):
+            if self.held:
+                self._evict_kept(kept, *scaled_down)
+            else:
+                self._evict_kept(kept, kept.replace_reason, kept.detail)
             surplus -= 1
-        for kept in surplus_replicas(self.overlay, self.deployment, self.kept, partitioned, surplus):
+        for kept in surplus_replicas(
+            self.overlay, self.deployment, self.kept, partitioned, surplus
+        ):
             self._evict_kept(kept, *scaled_down)
         if surge and not self._old_replicas():
-            # Nothing is left that those in excess could replace, and no later step would remove them.
-            for kept in surplus_replicas(self.overlay, self.deployment, self.kept, partitioned, len(self.kept) - self.deployment.replicas):
+            # No old replica is left that the surge replicas could replace, and no later
+            # step would remove them.
+            for kept in surplus_replicas(
+                self.overlay,
+                self.deployment,
+                self.kept,
+                partitioned,
+                len(self.kept) - self.deployment.replicas,
+            ):
                 self._evict_kept(kept, *scaled_down)
         return surge
 
     def _old_replicas(self) -> int:
         """Count the replicas that the rollout still has to change."""
-        return sum(is_outdated(self.deployment, k) or bool(k.replace_reason) for k in changeable(self.deployment, self.kept))
+        return sum(
+            is_outdated(self.deployment, k) or bool(k.replace_reason)
+            for k in changeable(self.deployment, self.kept)
+        )
 
-    def replace_mismatched(self, budget: Budget) -> None:
-        """Replace replicas that no longer match the deployment; one without another place stays where it is."""
+    def replace_mismatched(self, budget: RolloutBudget) -> None:
+        """Replace replicas that no longer match the deployment.
+
+        A replica is kept if no other place exists.
+        """
         for kept in changeable(self.deployment, self.kept):
             if not kept.replace_reason:
                 continue
             if kept.replace_reason == reasons.NOT_ADMITTED:
-                # It serves no traffic, so moving it makes nothing unavailable.
+                # The replica serves no traffic, so moving it makes nothing unavailable.
                 self._replace(kept)
             elif budget.left is not None and budget.left <= 0:
                 self.more = True
@@ -211,37 +285,55 @@ class SchedulingCycle:
             self._placer.restore(entry)
             if before is not None:
                 self.overlay.ledger.put(before)
-            self.notes.append(RetainedNote(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail))
+            self.notes.append(
+                RetainedNote(reasons.REPLACEMENT_BLOCKED, entry.name, kept.detail)
+            )
             return False
         self.placed.append(placement)
         self.kept.remove(kept)
         self.evictions.append(_eviction(entry, kept.replace_reason, kept.detail))
         return True
 
-    def update(self, budget: Budget, quota: QuotaGate) -> None:
-        """Bring replicas to the current template where they are, growing only into free nodes."""
+    def update(self, budget: RolloutBudget, quota: QuotaGate) -> None:
+        """Update replicas in place, growing only into free nodes."""
         for kept in changeable(self.deployment, self.kept):
-            if kept.replace_reason or kept.drain_reason or kept.target is None or not is_outdated(self.deployment, kept):
+            if (
+                kept.replace_reason
+                or kept.drain_reason
+                or kept.target is None
+                or not is_outdated(self.deployment, kept)
+            ):
                 continue
-            blocked = growth_blocked(self.overlay, self.deployment, kept.entry, kept.target, quota)
+            blocked = growth_blocked(
+                self.overlay, self.deployment, kept.entry, kept.target, quota
+            )
             if blocked:
-                self.notes.append(RetainedNote(reasons.RESIZE_BLOCKED, kept.entry.name, blocked))
+                self.notes.append(
+                    RetainedNote(reasons.RESIZE_BLOCKED, kept.entry.name, blocked)
+                )
             elif not budget.take():
                 self.more = True
             else:
-                updated = update_in_place(self.overlay, self.deployment, kept.entry, kept.target)
+                updated = update_in_place(
+                    self.overlay, self.deployment, kept.entry, kept.target
+                )
                 self.updates[updated.uid] = updated.engines
                 self.updated_entries.append(updated)
                 if self.placer:
-                    # Where devices are counted, pods of another size may leave more room than before.
+                    # If devices are counted, pods of another size may leave more room
+                    # than before.
                     self.placer.mark_open(updated.cluster)
 
-    def surge(self, budget: Budget) -> None:
-        """Place replicas with the current template beside the old ones, and evict old ones as the new become Ready."""
+    def surge(self, budget: RolloutBudget) -> None:
+        """Place replicas with the current template in addition to the old ones.
+
+        Old replicas are evicted as the new ones become Ready.
+        """
         old = [
             k
             for k in changeable(self.deployment, self.kept)
-            if (is_outdated(self.deployment, k) or k.replace_reason) and not k.drain_reason
+            if (is_outdated(self.deployment, k) or k.replace_reason)
+            and not k.drain_reason
         ]
         self.more = self.more or bool(old)
         excess = len(self.kept) + len(self.placed) - self.deployment.replicas
@@ -249,31 +341,49 @@ class SchedulingCycle:
             placement = self._placer.place()
             if placement is None:
                 self.notes += [
-                    RetainedNote(reasons.REPLACEMENT_BLOCKED, k.entry.name, "no free capacity for its successor beside it") for k in old
+                    RetainedNote(
+                        reasons.REPLACEMENT_BLOCKED,
+                        k.entry.name,
+                        "no free capacity for its successor",
+                    )
+                    for k in old
                 ]
                 break
             self.placed.append(placement)
-        floor = self.deployment.replicas - unavailable_limit(self.deployment, self.overlay.options)
+        floor = self.deployment.replicas - unavailable_limit(
+            self.deployment, self.overlay.options
+        )
         ready = sum(k.entry.ready for k in self.kept)
         for kept in old:
-            if len(self.kept) + len(self.placed) <= self.deployment.replicas or (kept.entry.ready and ready - 1 < floor):
+            if len(self.kept) + len(self.placed) <= self.deployment.replicas or (
+                kept.entry.ready and ready - 1 < floor
+            ):
                 return
             ready -= kept.entry.ready
-            self._evict_kept(kept, reasons.ROLLED_OUT, "replaced by a replica with the current template")
+            self._evict_kept(
+                kept,
+                reasons.ROLLED_OUT,
+                "replaced by a replica with the current template",
+            )
 
     def fill(self) -> None:
-        """Place what is missing, a gang together or not at all; stop at the first replica or gang that no cluster takes."""
+        """Place the missing replicas, a gang together or not at all.
+
+        Placement stops at the first replica or gang that fits on no cluster.
+        """
         size = max(1, self.deployment.policy.gang_replicas)
         missing = self.deployment.replicas - len(self.kept) - len(self.placed)
         while missing > 0 and self._place_gang(min(size, missing)):
             missing = max(0, missing - size)
         policy = self.deployment.policy
-        asked = policy.preemption != "Never" or (policy.priority_class and self.priority > 0)
+        asked = policy.preemption != "Never" or (
+            policy.priority_class and self.priority > 0
+        )
         if missing > 0 and asked and self.overlay.rules.preempt:
             self.preempt(size, missing)
 
     def _place_gang(self, size: int) -> bool:
-        """Place so many replicas together, or none of them."""
+        """Place `size` replicas together, or none of them."""
         done: list[Placement] = []
         for _ in range(size):
             placement = self._placer.place()
@@ -286,10 +396,12 @@ class SchedulingCycle:
         return True
 
     def preempt(self, size: int, missing: int) -> None:
-        """Preempt replicas of lower priority for what is still missing, gang by gang."""
+        """Preempt replicas of lower priority for the missing replicas, gang by gang."""
         policy = self.deployment.policy
         if policy.preemption != "LowerPriority":
-            self.preemption = f"preemption is off (preemptionPolicy {policy.preemption})"
+            self.preemption = (
+                f"preemption is off (preemptionPolicy {policy.preemption})"
+            )
             return
         preemption = Preemption(self._placer, size, missing)
         while missing > 0:
@@ -303,9 +415,14 @@ class SchedulingCycle:
         self.victims = preemption.evictions
         self.is_cut_short = missing > 0 and preemption.is_cut_short
         if self.is_cut_short:
-            # The next decision has fewer replicas to search, because some were preempted.
-            self.unfinished = preemption.unfinished if self.victims else preemption.unfinished_next
-            self.search_ended = not self.victims and preemption.unfinished == UNFINISHED_MAX
+            # Some replicas were preempted, so the next decision has fewer replicas to
+            # search.
+            self.unfinished = (
+                preemption.unfinished if self.victims else preemption.unfinished_next
+            )
+            self.search_ended = (
+                not self.victims and preemption.unfinished == UNFINISHED_MAX
+            )
             self.more = self.more or bool(self.victims) or self.unfinished > 0
 
     @property
@@ -315,16 +432,26 @@ class SchedulingCycle:
         return self.placer
 
     def _occupying_entries(self) -> list[LedgerEntry]:
-        """List what holds an index or nodes: retained replicas, duplicates, and those that were releasing before this cycle."""
+        """Return the entries that hold an index or nodes.
+
+        These are retained replicas, duplicates, and replicas that were releasing before
+        this cycle.
+        """
         gone = {entry.uid for entry in self.evicted_entries}
-        terminating = [e.as_releasing(e.since) for e in self.retained.terminating if e.uid not in gone]
+        terminating = [
+            e.as_releasing(e.since)
+            for e in self.retained.terminating
+            if e.uid not in gone
+        ]
         return [*(k.entry for k in self.kept), *terminating, *self.retained.duplicates]
 
     def _evict_kept(self, kept: RetainedReplica, reason: str, detail: str) -> None:
         self.kept.remove(kept)
         self._evict(kept.entry, reason, detail)
 
-    def _evict(self, entry: LedgerEntry, reason: str, detail: str, *, vacates: bool = True) -> None:
+    def _evict(
+        self, entry: LedgerEntry, reason: str, detail: str, *, vacates: bool = True
+    ) -> None:
         self.overlay.ledger.put(entry.as_releasing(self.overlay.now))
         self.evictions.append(_eviction(entry, reason, detail))
         if vacates:
@@ -332,4 +459,12 @@ class SchedulingCycle:
 
 
 def _eviction(entry: LedgerEntry, reason: str, detail: str) -> Eviction:
-    return Eviction(entry.uid, entry.name, entry.cluster, reason, detail, entry.namespace, entry.deployment)
+    return Eviction(
+        entry.uid,
+        entry.name,
+        entry.cluster,
+        reason,
+        detail,
+        entry.namespace,
+        entry.deployment,
+    )

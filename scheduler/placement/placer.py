@@ -1,7 +1,10 @@
-"""Place new replicas: on the least loaded cluster that passes every filter, the first by name among equals.
+"""Place new replicas on the best cluster that passes every filter.
 
-Each placement is charged on the overlay before the next one is chosen. A deployment may reuse nodes that its own releasing replicas still
-hold; such a placement says how many nodes it reuses and which replicas it has to wait for. What fits on one cluster is up to `trials`.
+By default the best cluster is the least loaded one, and among equals the first by name.
+Each placement is charged on the overlay before the next one is chosen. A deployment may
+reuse nodes that its own releasing replicas still hold. Such a placement records how
+many nodes it reuses and which replicas it must wait for. `trials` decides whether a
+replica fits on a cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +37,12 @@ class ReplicaPlacer:
     """Places the replicas of one deployment, one after the other."""
 
     def __init__(
-        self, overlay: FleetOverlay, request: ScheduleRequest, compiled: CompiledTemplate, existing: Iterable[LedgerEntry], quota: QuotaGate
+        self,
+        overlay: FleetOverlay,
+        request: ScheduleRequest,
+        compiled: CompiledTemplate,
+        existing: Iterable[LedgerEntry],
+        quota: QuotaGate,
     ) -> None:
         self.overlay = overlay
         self.request = request
@@ -50,7 +58,9 @@ class ReplicaPlacer:
         )
         found = run_filters(overlay, self.deployment, compiled)
         self.passing = passing(found, overlay.index.everything)
-        self._replicas = OwnReplicas(overlay.index, domain_keys(overlay, request.deployment))
+        self._replicas = OwnReplicas(
+            overlay.index, domain_keys(overlay, request.deployment)
+        )
         self.own: Mapping[str, int] = self._replicas.by_name
         self._indices: dict[str, set[int]] = defaultdict(set)
         self._replaceable: dict[tuple[str, int], LedgerEntry] = {}
@@ -58,102 +68,150 @@ class ReplicaPlacer:
             self._indices[entry.cluster].add(entry.index)
             if entry.state != reasons.RELEASING:
                 self._replicas.add(entry.cluster, 1)
-        # Nodes there may be reused by this deployment, so a cluster that is full for others may not be full for it.
-        releasing = overlay.index.named(entry.cluster for entry in overlay.ledger.leaving_for(self._owner))
+        # The deployment may reuse nodes on these clusters, so they may be full for
+        # others but not for it.
+        releasing = overlay.index.named(
+            entry.cluster for entry in overlay.ledger.leaving_for(self._owner)
+        )
         # Clusters that are not known to be full.
         self.open = ClusterSet(self.passing & (~overlay.full(compiled) | releasing))
-        # Clusters that only a quota refuses.
+        # Clusters that only a quota rejects.
         self._over_quota = NO_CLUSTERS
-        # Domains to spread over are those of clusters that could be used, whether their hardware fits or not.
-        eligible = passing([result for result in found if result.code != reasons.NO_POOL_MATCHES], overlay.index.everything)
+        # The domains to spread over are those of all usable clusters, even if their
+        # hardware does not fit.
+        eligible = passing(
+            [result for result in found if result.code != reasons.NO_POOL_MATCHES],
+            overlay.index.everything,
+        )
         self.constraints = Constraints(overlay, self.deployment, eligible)
         self.quota = quota
         self.reserved = ReservedPools(overlay, self._owner, self.priority)
         self.trials = Trials(overlay, self.deployment, compiled, self.reserved, quota)
-        self.scorer = ClusterScorer(overlay, self.deployment, compiled, self.constraints, self._replicas)
+        self.scorer = ClusterScorer(
+            overlay, self.deployment, compiled, self.constraints, self._replicas
+        )
 
     def vacate(self, entry: LedgerEntry) -> None:
-        """Move a replica out of its place: its index and, for this deployment, its nodes are free at once."""
+        """Free the place of a replica.
+
+        Its index and nodes are free for this deployment.
+        """
         self._indices[entry.cluster].discard(entry.index)
         self._replicas.add(entry.cluster, -1)
         self._replaceable[(entry.cluster, entry.index)] = entry
         self.mark_open(entry.cluster)
 
     def restore(self, entry: LedgerEntry) -> None:
-        """Put a vacated replica back into its place."""
+        """Put a vacated replica back in its place."""
         self._indices[entry.cluster].add(entry.index)
         self._replicas.add(entry.cluster, 1)
         self._replaceable.pop((entry.cluster, entry.index), None)
         self.mark_open(entry.cluster)
 
     def mark_vacated(self, entry: LedgerEntry) -> None:
-        """Record a replica that was evicted before placing began: its name and index may be used again."""
+        """Record a replica that was evicted before placing began.
+
+        Its name and index may be used again.
+        """
         self._replaceable[(entry.cluster, entry.index)] = entry
         self.mark_open(entry.cluster)
 
     def mark_open(self, cluster: str) -> None:
-        """Try a cluster again that was found full: nodes were freed there."""
+        """Try a full cluster again, because nodes were freed there."""
         info = self.overlay.clusters.get(cluster)
         if info is not None:
-            # What a replica gives back of a quota counts on every cluster.
-            self.open = ClusterSet(self.open | self._over_quota | self.passing & 1 << info.rank)
+            # A quota that the replica no longer uses has room on every cluster.
+            self.open = ClusterSet(
+                self.open | self._over_quota | self.passing & 1 << info.rank
+            )
             self._over_quota = NO_CLUSTERS
 
     def place(self) -> Placement | None:
-        """Place one more replica, charge it, and describe it; None if no cluster takes it."""
+        """Place and charge one more replica; return None if it fits on no cluster."""
         allowed = ClusterSet(self.open & self.constraints.allowed(self.own))
         found = next(self.candidates(allowed), None)
-        return None if found is None else self._commit(found[0], self.trials.placed_engines(*found))
+        if found is None:
+            return None
+        return self._commit(found[0], self.trials.placed_engines(*found))
 
     def place_on(self, info: ClusterInfo) -> Placement | None:
-        """Place one more replica on this cluster; None if it does not take one. The caller has asked the rules between clusters."""
+        """Place one more replica on this cluster; return None if it does not fit.
+
+        The caller has checked the rules between clusters.
+        """
         trial = self.trial(info)
-        return None if trial.failed >= 0 else self._commit(info, self.trials.placed_engines(info, trial))
+        if trial.failed >= 0:
+            return None
+        return self._commit(info, self.trials.placed_engines(info, trial))
 
     def candidates(self, allowed: ClusterSet) -> Iterator[tuple[ClusterInfo, Trial]]:
-        """Give the clusters with free capacity, best first."""
+        """Yield the clusters with free capacity, the best first."""
         if not self.scorer.spreads:
             tried = self.trials.tried(allowed)
             for outcomes, clusters in tried:
-                for info in self.overlay.index.each(ClusterSet(clusters & ~outcomes.fitting)):
+                for info in self.overlay.index.each(
+                    ClusterSet(clusters & ~outcomes.fitting)
+                ):
                     self.mark_full(info, outcomes.trial(info.rank))
             yield from self.scorer.ranked(tried)
             return
-        alike = self.constraints.by_preference(allowed, self.own) if self.constraints.has_preferences else [allowed]
-        for group in (group for equals in alike for _, group in self._replicas.clusters.ascending(equals)):
-            for info in self.overlay.index.each(group):
-                trial = self.trials.on(info)
-                if trial.failed >= 0:
-                    self.mark_full(info, trial)
-                else:
-                    yield info, trial
+        alike = [allowed]
+        if self.constraints.has_preferences:
+            alike = self.constraints.by_preference(allowed, self.own)
+        for equals in alike:
+            for _, group in self._replicas.clusters.ascending(equals):
+                yield from self._fitting(group)
+
+    def _fitting(self, group: ClusterSet) -> Iterator[tuple[ClusterInfo, Trial]]:
+        for info in self.overlay.index.each(group):
+            trial = self.trials.on(info)
+            if trial.failed >= 0:
+                self.mark_full(info, trial)
+            else:
+                yield info, trial
 
     def trial(self, info: ClusterInfo) -> Trial:
-        """Try the engines on a cluster; nodes that the deployment's own releasing replicas hold count as free."""
+        """Try the engines on a cluster.
+
+        Nodes that the deployment's own releasing replicas hold count as free.
+        """
         return self.trials.on(info)
 
     def mark_full(self, info: ClusterInfo, trial: Trial) -> None:
-        """Leave out a cluster without free capacity, in this decision and in later ones until nodes are freed."""
+        """Skip a full cluster until nodes are freed there.
+
+        Later decisions skip it as well.
+        """
         self.open = ClusterSet(self.open & ~(1 << info.rank))
         if trial.over_quota:
             self._over_quota = ClusterSet(self._over_quota | 1 << info.rank)
         if not trial.violation:
-            # Full even with the nodes that only this deployment may reuse, so full for every deployment.
+            # Full even with the nodes that only this deployment may reuse, so full for
+            # every deployment.
             self.overlay.add_full(self.compiled, info)
 
-    def _commit(self, info: ClusterInfo, engines: tuple[EnginePlacement, ...]) -> Placement:
+    def _commit(
+        self, info: ClusterInfo, engines: tuple[EnginePlacement, ...]
+    ) -> Placement:
         index = _lowest_free(self._indices[info.name])
         replaced = self._replaceable.pop((info.name, index), None)
         deployment = self.deployment
         name, counter = self._name(info.name, index, replaced)
         by_device = counts_devices(self.overlay)
         reuse = () if by_device else self._reuse(info, charges(engines))
-        after = self._predecessors(info.name, replaced) if reuse or replaced or by_device else ()
+        after: tuple[str, ...] = ()
+        if reuse or replaced or by_device:
+            after = self._predecessors(info.name, replaced)
         placement = Placement(
             cluster=info.name,
             index=index,
             replica_name=name,
-            uid=replica_uid(*self._owner, (deployment.uid, self.request.request_id), info.name, index),
+            uid=replica_uid(
+                *self._owner,
+                (deployment.uid, self.request.request_id),
+                info.name,
+                index,
+            ),
             action=reasons.REPLACE if replaced else reasons.CREATE,
             engines=engines,
             gateway_address=info.view.gateway_address,
@@ -166,19 +224,21 @@ class ReplicaPlacer:
         return placement
 
     def put_back(self, placement: Placement) -> None:
-        """Charge a placement of this decision, such as one that was undone."""
+        """Charge a placement of this decision, for example one that was undone."""
         self._indices[placement.cluster].add(placement.index)
         self._replicas.add(placement.cluster, 1)
         self.overlay.ledger.put(reserved_entry(placement, self._reserved_for))
 
     def undo(self, placement: Placement) -> None:
-        """Remove a placement that this decision made."""
+        """Remove a placement of this decision."""
         self.overlay.ledger.remove(placement.uid)
         self._indices[placement.cluster].discard(placement.index)
         self._replicas.add(placement.cluster, -1)
         self.mark_open(placement.cluster)
 
-    def _reuse(self, info: ClusterInfo, nodes: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    def _reuse(
+        self, info: ClusterInfo, nodes: Mapping[str, int]
+    ) -> tuple[tuple[str, int], ...]:
         used = self.overlay.ledger.used(info.name)
         short = []
         for pool, count in nodes.items():
@@ -186,22 +246,34 @@ class ReplicaPlacer:
             if count > max(free, 0):
                 short.append((pool, count - max(free, 0)))
         releasing = self.overlay.ledger.releasing(*self._owner, info.name)
-        held = [(pool, count, releasing.get(pool, NO_RELEASING_NODES).nodes) for pool, count in short]
+        held = [
+            (pool, count, releasing.get(pool, NO_RELEASING_NODES).nodes)
+            for pool, count in short
+        ]
         return tuple((pool, min(count, nodes)) for pool, count, nodes in held if nodes)
 
-    def _predecessors(self, cluster: str, replaced: LedgerEntry | None) -> tuple[str, ...]:
-        """Name the replicas whose objects have to be gone before the pods of a new one are applied."""
+    def _predecessors(
+        self, cluster: str, replaced: LedgerEntry | None
+    ) -> tuple[str, ...]:
+        """Return the replicas that must be gone before a new one's pods start."""
         found = self.overlay.ledger.predecessors(self._owner, cluster)
         return tuple(sorted({*found, replaced.uid})) if replaced else found
 
-    def _name(self, cluster: str, index: int, replaced: LedgerEntry | None) -> tuple[str, int]:
+    def _name(
+        self, cluster: str, index: int, replaced: LedgerEntry | None
+    ) -> tuple[str, int]:
         deployment = self.deployment
         counter = replaced.name_counter if replaced else 0
         identity = (deployment.namespace, deployment.name, cluster, index)
         while True:
-            name = replica_name(deployment.namespace, deployment.name, cluster, index, counter)
-            # A name may be in use by another identity; with two owners of one workload each would overwrite the other.
-            if not any(_clashes(entry, identity) for entry in self.overlay.ledger.named(name)):
+            name = replica_name(
+                deployment.namespace, deployment.name, cluster, index, counter
+            )
+            # The name may belong to another identity. Two owners of one workload would
+            # overwrite each other.
+            if not any(
+                _clashes(entry, identity) for entry in self.overlay.ledger.named(name)
+            ):
                 return name, counter
             counter += 1
 

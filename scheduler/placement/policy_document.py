@@ -1,7 +1,7 @@
-"""The fleet's policy as people write it, and back.
+"""Read and write the fleet's policy document.
 
-One document for the whole fleet: how capacity is counted, which profile is the default, what priority classes and quotas there are. Every
-mistake is named at once; nothing is guessed.
+One document covers the whole fleet: accounting, default profile, priority classes and
+quotas. All mistakes are reported together, and no value is guessed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from typing import Any
 
 from scheduler.cel import check_selector
 from scheduler.model.fields import is_whole
-from scheduler.model.policy import BEST_EFFORT, DEVICE_PACKED, DEVICE_SAFE, REFERENCE, STRICT_ORDER, WHOLE_NODES, Quota, SchedulerOptions
+from scheduler.model.policy import (
+    BEST_EFFORT,
+    DEVICE_PACKED,
+    DEVICE_SAFE,
+    REFERENCE,
+    STRICT_ORDER,
+    WHOLE_NODES,
+    Quota,
+    SchedulerOptions,
+)
 from scheduler.model.wire import camel, from_wire, to_wire
 from scheduler.placement.score import PROFILES, WEIGHABLE, WEIGHTED
 
@@ -26,9 +35,10 @@ QUEUE_ORDERS = (BEST_EFFORT, STRICT_ORDER)
 COST_MAX = 1_000_000
 _WEIGHT_MAX = 1_000
 _PERCENTAGE = re.compile(r"[0-9]{1,9}%")
-# Thirty years: an end that no timer reaches is none.
+# Thirty years: timers cannot reach a later end.
 _SECONDS_MAX = 1_000_000_000
-# The problems of a refused policy are stored with the scheduler's state and are part of its answers.
+# The problems of a rejected policy are stored in the scheduler's state and are part of
+# its responses.
 _PROBLEMS_MAX = 20
 _SHOWN_MAX = 80
 _REPR = Repr()
@@ -45,8 +55,15 @@ class InvalidPolicyError(ValueError):
 
 
 def read_policy(document: Mapping[str, Any]) -> SchedulerOptions:
-    """Check a policy document and read it; absent fields take their defaults. Raises InvalidPolicyError with the first problems."""
-    found = chain(_unknown("", document, SchedulerOptions), _top_problems(document), _quota_problems(document.get("quotas")))
+    """Validate a policy document and read it; absent fields take their defaults.
+
+    Raise InvalidPolicyError with the first problems.
+    """
+    found = chain(
+        _unknown("", document, SchedulerOptions),
+        _top_problems(document),
+        _quota_problems(document.get("quotas")),
+    )
     problems = list(islice(found, _PROBLEMS_MAX + 1))
     if len(problems) > _PROBLEMS_MAX:
         problems[_PROBLEMS_MAX:] = ["there are more problems"]
@@ -56,12 +73,16 @@ def read_policy(document: Mapping[str, Any]) -> SchedulerOptions:
 
 
 def write_policy(options: SchedulerOptions) -> dict[str, Any]:
-    """Give the policy as a document in which nothing is left out."""
+    """Return the policy as a document with all fields."""
     sparse = to_wire(options)
     defaults: dict[str, Any] = {}
     for field in fields(SchedulerOptions):
         value = getattr(options, field.name)
-        defaults[camel(field.name)] = value if isinstance(value, str | int) else dict(value) if isinstance(value, Mapping) else []
+        if isinstance(value, Mapping):
+            value = dict(value)
+        elif not isinstance(value, str | int):
+            value = []
+        defaults[camel(field.name)] = value
     return {**defaults, **sparse}
 
 
@@ -70,7 +91,9 @@ def _unknown(prefix: str, tree: Mapping[str, Any], kind: type) -> Iterator[str]:
     for key in tree:
         if key not in known:
             near = get_close_matches(_shown_name(key), known, 1)
-            hint = f", did you mean {near[0]}?" if near else f"; known are {', '.join(known)}"
+            hint = f"; known fields are {', '.join(known)}"
+            if near:
+                hint = f", did you mean {near[0]}?"
             yield f"{prefix}{_shown_name(key)}: unknown field{hint}"
 
 
@@ -81,36 +104,54 @@ def _shown_name(key: object) -> str:
 
 
 def _name_problem(key: object) -> str:
-    """Say that a name is not text: JSON would make text of it, and the policy in force would be another one than was sent."""
-    return "" if isinstance(key, str) else f"names must be text, got {_REPR.repr(key)}"
+    """Return the problem of a name that is not text.
+
+    JSON would convert it to text, so the effective policy would differ from the
+    document.
+    """
+    return f"names must be text, got {_REPR.repr(key)}"
+
+
+def _not_whole(value: object) -> str:
+    return f"must be a whole number of 64 bits, got {_REPR.repr(value)}"
 
 
 def _one_of(choices: tuple[str, ...]) -> Callable[[Any], str]:
-    return lambda value: "" if value in choices else f"must be one of {', '.join(repr(c) for c in choices)}, got {_REPR.repr(value)}"
+    names = ", ".join(repr(choice) for choice in choices)
+
+    def check(value: Any) -> str:
+        if value in choices:
+            return ""
+        return f"must be one of {names}, got {_REPR.repr(value)}"
+
+    return check
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[Any], str]:
     bounds = f"at least {least}" if most is None else f"between {least} and {most}"
 
     def check(value: Any) -> str:
-        return (
-            ""
-            if is_whole(value) and value >= least and (most is None or value <= most)
-            else f"must be a whole number {bounds}, got {_REPR.repr(value)}"
-        )
+        if is_whole(value) and value >= least and (most is None or value <= most):
+            return ""
+        return f"must be a whole number {bounds}, got {_REPR.repr(value)}"
 
     return check
 
 
 def _flag(value: Any) -> str:
-    return "" if isinstance(value, bool) else f"must be true or false, got {_REPR.repr(value)}"
+    if isinstance(value, bool):
+        return ""
+    return f"must be true or false, got {_REPR.repr(value)}"
 
 
 def _amount(value: Any) -> str:
     if isinstance(value, str) and _PERCENTAGE.fullmatch(value):
         return ""
-    problem = _whole(0)(value)
-    return f"must be a whole number or a percentage such as 25%, got {_REPR.repr(value)}" if problem else ""
+    if not _whole(0)(value):
+        return ""
+    return (
+        f"must be a whole number or a percentage such as 25%, got {_REPR.repr(value)}"
+    )
 
 
 _CHECKS: Mapping[str, Callable[[Any], str]] = {
@@ -131,17 +172,20 @@ _CHECKS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def _map_problems(field: str, value: Any, keys: tuple[str, ...], check: Callable[[Any], str]) -> Iterator[str]:
+def _map_problems(
+    field: str, value: Any, keys: tuple[str, ...], check: Callable[[Any], str]
+) -> Iterator[str]:
     if not isinstance(value, Mapping):
         yield f"{field}: must be a map, got {_REPR.repr(value)}"
         return
     for key, item in value.items():
-        if problem := _name_problem(key):
-            yield f"{field}: {problem}"
+        name = f"{field}.{_shown_name(key)}"
+        if not isinstance(key, str):
+            yield f"{field}: {_name_problem(key)}"
         elif keys and key not in keys:
-            yield f"{field}.{_shown_name(key)}: unknown; known are {', '.join(keys)}"
+            yield f"{name}: unknown; known names are {', '.join(keys)}"
         elif problem := check(item):
-            yield f"{field}.{_shown_name(key)}: {problem}"
+            yield f"{name}: {problem}"
 
 
 def _top_problems(document: Mapping[str, Any]) -> Iterator[str]:
@@ -149,19 +193,24 @@ def _top_problems(document: Mapping[str, Any]) -> Iterator[str]:
         problem = check(document[key]) if key in document else ""
         if problem:
             yield f"{key}: {problem}"
-    yield from _map_problems("weights", document.get("weights", {}), WEIGHABLE, _whole(1, _WEIGHT_MAX))
-    yield from _map_problems("classAccounting", document.get("classAccounting", {}), (), _one_of(ACCOUNTING))
+    yield from _map_problems(
+        "weights", document.get("weights", {}), WEIGHABLE, _whole(1, _WEIGHT_MAX)
+    )
+    yield from _map_problems(
+        "classAccounting", document.get("classAccounting", {}), (), _one_of(ACCOUNTING)
+    )
     if document.get("profile") == WEIGHTED and not document.get("weights"):
         yield "weights: is required by the profile 'weighted'"
     classes = document.get("priorityClasses", {})
     if not isinstance(classes, Mapping):
-        yield f"priorityClasses: must map names to whole numbers, got {_REPR.repr(classes)}"
+        shown = _REPR.repr(classes)
+        yield f"priorityClasses: must map names to whole numbers, got {shown}"
         return
     for name, value in classes.items():
-        if problem := _name_problem(name):
-            yield f"priorityClasses: {problem}"
+        if not isinstance(name, str):
+            yield f"priorityClasses: {_name_problem(name)}"
         elif not is_whole(value):
-            yield f"priorityClasses.{_shown_name(name)}: must be a whole number of 64 bits, got {_REPR.repr(value)}"
+            yield f"priorityClasses.{_shown_name(name)}: {_not_whole(value)}"
 
 
 def _quota_problems(quotas: Any) -> Iterator[str]:
@@ -177,20 +226,28 @@ def _quota_problems(quotas: Any) -> Iterator[str]:
             continue
         yield from _unknown(f"{at}.", quota, Quota)
         if not isinstance(quota.get("namespace"), str) or not quota["namespace"]:
-            yield f"{at}.namespace: is required, the namespace that the limit holds for"
+            yield f"{at}.namespace: is required: the namespace that the quota limits"
         for key in ("maxNodes", "maxDevices"):
             problem = _whole(0)(quota[key]) if key in quota else ""
             if problem:
                 yield f"{at}.{key}: {problem}"
         if "priorityFloor" in quota and not is_whole(quota["priorityFloor"]):
-            yield f"{at}.priorityFloor: must be a whole number of 64 bits, got {_REPR.repr(quota['priorityFloor'])}"
+            yield f"{at}.priorityFloor: {_not_whole(quota['priorityFloor'])}"
         for key in ("className", "deviceSelector"):
             if not isinstance(quota.get(key, ""), str):
                 yield f"{at}.{key}: must be text, got {_REPR.repr(quota[key])}"
         selector = quota.get("deviceSelector", "")
-        refused = check_selector(selector) if isinstance(selector, str) and selector else None
-        if refused:
-            yield f"{at}.deviceSelector: {refused}"
+        if isinstance(selector, str) and selector:
+            refused = check_selector(selector)
+            if refused:
+                yield f"{at}.deviceSelector: {refused}"
         labels = quota.get("matchLabels", {})
-        if not isinstance(labels, Mapping) or not all(isinstance(text, str) for pair in labels.items() for text in pair):
-            yield f"{at}.matchLabels: must map label keys to text, got {_REPR.repr(labels)}"
+        if not _is_text_map(labels):
+            shown = _REPR.repr(labels)
+            yield f"{at}.matchLabels: must map label keys to text, got {shown}"
+
+
+def _is_text_map(value: Any) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(text, str) for text in chain(value.keys(), value.values()))

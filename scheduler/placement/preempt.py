@@ -1,9 +1,12 @@
-"""Free capacity for replicas of higher priority by preempting whole replicas of lower priority.
+"""Preempt replicas of lower priority for replicas of higher priority.
 
-Only when there is no other way, only if the deployment allows it, and as little as possible: of all sets of victims on one cluster the one
-whose highest priority is lowest, then the fewest, then the lowest sum, then the least surplus, then the youngest. What a set frees is tried
-as every placement is tried, so no quota, queue or network refuses it afterwards. Room that a victim left over is used before another one is
-taken, and at the end a victim stays that the placements do not need. The nodes of victims are nominated for the preemptor at once; its pods
+Preemption is the last resort. The deployment must allow it, and it evicts as little as
+possible. Of all sets of victims on one cluster, the search prefers the set whose
+highest priority is lowest, then the fewest victims, the lowest sum of priorities, the
+least surplus and the youngest victims. A set is tried like any placement, so no quota,
+queue or network rejects it afterwards. Capacity that remains after one victim is used
+before another victim is chosen, and victims that the placements do not need are spared
+at the end. The nodes of victims are nominated for the preemptor immediately. Its pods
 wait until the victims are gone.
 """
 
@@ -25,22 +28,23 @@ from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.placer import ReplicaPlacer
 from scheduler.placement.victim_search import VictimSearch
 
-# What sparing victims may take in one decision, in changes of the ledger of up to 10 µs each; beyond that a victim too many is taken.
+# Limit of the work of sparing victims in one decision, in changes of the ledger of up
+# to 10 µs each. Beyond the limit, superfluous victims are accepted.
 SPARING_STEPS_MAX = 60_000
-# A step of the search takes as long as so many of those in which the work of a batch is counted.
+# Work of one step of the search, in the unit of the work limit of a batch.
 _WORK_PER_STEP = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """A preempted replica, as it was, and all entries that its nomination changed, as they were."""
+    """A preempted replica, and the previous versions of all changed entries."""
 
     entry: LedgerEntry
     changed: tuple[LedgerEntry, ...]
 
 
 class Preemption:
-    """Places the replicas of one decision that find no room otherwise."""
+    """Places the replicas of one decision that fit only by preemption."""
 
     def __init__(self, placer: ReplicaPlacer, size: int, missing: int) -> None:
         self._placer = placer
@@ -52,48 +56,55 @@ class Preemption:
 
     @property
     def evictions(self) -> list[Eviction]:
-        """The victims."""
-        return [
-            Eviction(
-                e.uid, e.name, e.cluster, reasons.PREEMPTED, f"Preempted by {named_in(e.namespace, self._owner)}", e.namespace, e.deployment
-            )
-            for e in (victim.entry for victim in self._victims)
-        ]
+        """Return the evictions of the victims."""
+        return [self._eviction(victim.entry) for victim in self._victims]
+
+    def _eviction(self, entry: LedgerEntry) -> Eviction:
+        return Eviction(
+            entry.uid,
+            entry.name,
+            entry.cluster,
+            reasons.PREEMPTED,
+            f"Preempted by {named_in(entry.namespace, self._owner)}",
+            entry.namespace,
+            entry.deployment,
+        )
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the search ended before every cluster was looked at."""
+        """Return whether the search ended before it visited every cluster."""
         return self._search.is_cut_short
 
     @property
     def unfinished(self) -> int:
-        """How many decisions before this one ended before their search did."""
+        """Return how many decisions before this one ended with an unfinished search."""
         return self._search.unfinished
 
     @property
     def unfinished_next(self) -> int:
-        """How many did with this one, 0 if the search will not be continued."""
+        """Return that number including this decision, or 0 if the search ends here."""
         return self._search.unfinished + 1 if self._search.goes_on else 0
 
     @property
     def work(self) -> int:
-        """The work of the search, in steps of selectors."""
+        """Return the work of the search, in steps of selectors."""
         return self._search.steps_taken * _WORK_PER_STEP
 
     @property
     def refusal(self) -> str:
-        """Say why the last unit was not placed."""
+        """Return why the last unit was not placed."""
         return self._search.refusal
 
     def place(self, size: int, placed: list[Placement]) -> int:
         """Place `size` more replicas together, or none of them.
 
         Args:
-            size: of the gang; 1 without one.
-            placed: what the decision has placed; placements are added, and renewed where a victim was spared.
+            size: size of the gang; 1 without one.
+            placed: placements of the decision; new ones are added, and some are renewed
+                when a victim is spared.
 
         Returns:
-            How many were placed.
+            The number of placed replicas.
 
         """
         if size > 1 and not self._search.has_room(size):
@@ -111,21 +122,27 @@ class Preemption:
             done.append(placement)
         placed += done
         if len(self._victims) > before:
-            # A quota reaches over clusters: what a victim gives back of it may make one elsewhere unneeded.
-            asked = self._victims if self._placer.quota.limits else self._victims[before:]
+            # A quota covers several clusters, so the quota that one victim frees may
+            # make a victim on another cluster superfluous.
+            asked = (
+                self._victims if self._placer.quota.limits else self._victims[before:]
+            )
             for cluster in dict.fromkeys(victim.entry.cluster for victim in asked):
                 self._spare_unneeded(cluster, placed)
-        # Not before the unit is complete: it may take several replicas of one deployment.
+        # Wait until the unit is complete, because it may take several replicas of one
+        # deployment.
         self._search.bar({owner_of(victim.entry) for victim in self._victims})
         return size
 
     def finish(self) -> None:
-        """Record who was preempted: they are not preempted again for a while."""
+        """Record the preempted deployments, which are not preempted again for a while."""
         for victim in self._victims:
             self._overlay.preempted_at[owner_of(victim.entry)] = self._overlay.now
 
     def _place_by_victims(self) -> Placement | None:
-        allowed = ClusterSet(self._placer.passing & self._placer.constraints.allowed(self._placer.own))
+        allowed = ClusterSet(
+            self._placer.passing & self._placer.constraints.allowed(self._placer.own)
+        )
         choice = self._search.best(allowed)
         if choice is None:
             return None
@@ -149,9 +166,14 @@ class Preemption:
         self._placer.mark_open(victim.entry.cluster)
 
     def _spare_unneeded(self, cluster: str, placed: list[Placement]) -> None:
-        """Keep victims of one cluster where they are, the highest priority first, as long as all placements there still fit."""
+        """Spare victims of one cluster, the highest priority first.
+
+        A victim is spared if all placements there still fit without it.
+        """
         own = [n for n, placement in enumerate(placed) if placement.cluster == cluster]
-        chosen = [victim.entry for victim in self._victims if victim.entry.cluster == cluster]
+        chosen = [
+            victim.entry for victim in self._victims if victim.entry.cluster == cluster
+        ]
         if len(chosen) == 1 and not self._placer.quota.limits:
             return
         for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
@@ -159,7 +181,8 @@ class Preemption:
                 return
             if sum(charges(spared.engines).values()) > self._left_over(cluster):
                 continue
-            # All are undone and done again, and where the rest is not enough a second time.
+            # All placements are undone and redone, and undone once more if the
+            # remaining victims are not enough.
             self._sparing_steps -= 4 * (len(chosen) + len(own))
             taken = self._placer.trials.budget.taken
             before = [placed[n] for n in own]
@@ -167,7 +190,9 @@ class Preemption:
             rest = [entry for entry in chosen if entry is not spared]
             self._take_instead(cluster, rest)
             again = self._place_all(cluster, len(own))
-            self._sparing_steps -= (self._placer.trials.budget.taken - taken) // SEARCH_STEPS
+            self._sparing_steps -= (
+                self._placer.trials.budget.taken - taken
+            ) // SEARCH_STEPS
             if again is None:
                 self._take_instead(cluster, chosen)
                 for placement in before:
@@ -178,24 +203,33 @@ class Preemption:
                 placed[n] = placement
 
     def _left_over(self, cluster: str) -> float:
-        """Return the nodes that are left on a cluster beside the placements, or infinity if nodes alone do not decide."""
+        """Return the unused nodes of a cluster, or infinity if not known."""
         info = self._overlay.clusters[cluster]
-        free = self._overlay.free(info)
-        left = [a + b for a, b in zip(free, self._overlay.reusable(info, *self._owner) or [0] * len(free), strict=True)]
-        is_known = not info.observed and not counts_devices(self._overlay) and min(left, default=0) >= 0
+        left = self._overlay.free(info)
+        reusable = self._overlay.reusable(info, *self._owner)
+        for p, nodes in enumerate(reusable or ()):
+            left[p] += nodes
+        is_known = (
+            not info.observed
+            and not counts_devices(self._overlay)
+            and min(left, default=0) >= 0
+        )
         return sum(left) if is_known else math.inf
 
     def _take_instead(self, cluster: str, victims: Sequence[LedgerEntry]) -> None:
-        """Preempt these victims on a cluster instead of those so far.
+        """Preempt these victims on a cluster instead of the present ones.
 
-        What was nominated later may rest on what was nominated before, so all are taken anew, in the same order.
+        Later nominations may depend on earlier ones, so all are repeated in the same
+        order.
         """
-        for known in reversed([victim for victim in self._victims if victim.entry.cluster == cluster]):
+        here = [victim for victim in self._victims if victim.entry.cluster == cluster]
+        elsewhere = [v for v in self._victims if v.entry.cluster != cluster]
+        for known in reversed(here):
             self._restore(known)
-        self._victims = [victim for victim in self._victims if victim.entry.cluster != cluster] + [self._take(entry) for entry in victims]
+        self._victims = elsewhere + [self._take(entry) for entry in victims]
 
     def _place_all(self, cluster: str, count: int) -> list[Placement] | None:
-        """Place so many replicas on a cluster, or none."""
+        """Place `count` replicas on a cluster, or none."""
         made: list[Placement] = []
         for _ in range(count):
             placement = self._placer.place_on(self._overlay.clusters[cluster])

@@ -1,7 +1,9 @@
-"""Clusters in the order of a score, kept as sets, so that the best of ten thousand are found without a look at each.
+"""Clusters ordered by a score, stored as sets.
 
-A score either belongs to a cluster and changes only when something is placed or vacated there (`Column`), or it counts the deployment's own
-replicas in a domain, and then a placement changes it for all clusters of that domain at once (`Levels`).
+The best of ten thousand clusters are found without visiting each of them. There are two
+kinds of scores. A score that belongs to a cluster changes only with placements there
+(`ScoreColumn`). A score that counts the deployment's own replicas in a domain changes
+with a placement for all clusters of that domain (`Levels`).
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet
 
 
 class Levels:
-    """Clusters by how many replicas are in their domain; only domains with replicas are kept."""
+    """Clusters by the number of replicas in their domain.
+
+    Empty domains are not stored.
+    """
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -20,21 +25,25 @@ class Levels:
         self._occupied = NO_CLUSTERS
 
     def add(self, domain: str, clusters: ClusterSet, change: int) -> None:
-        """Count replicas of a domain, which has these clusters."""
+        """Change the number of replicas in a domain that consists of these clusters."""
         before = self._counts.get(domain, 0)
         after = self._counts[domain] = before + change
         if before:
             self._sets[before] = ClusterSet(self._sets[before] & ~clusters)
         if after:
             self._sets[after] = ClusterSet(self._sets.get(after, 0) | clusters)
-        self._occupied = ClusterSet(self._occupied | clusters if after else self._occupied & ~clusters)
+        self._occupied = ClusterSet(
+            self._occupied | clusters if after else self._occupied & ~clusters
+        )
 
     def ascending(self, within: ClusterSet) -> Iterator[tuple[int, ClusterSet]]:
         """Split clusters by their counts, the lowest first."""
-        if free := ClusterSet(within & ~self._occupied):
+        free = ClusterSet(within & ~self._occupied)
+        if free:
             yield 0, free
         for count in sorted(self._sets):
-            if part := ClusterSet(within & self._sets[count]):
+            part = ClusterSet(within & self._sets[count])
+            if part:
                 yield count, part
 
     def lowest(self, within: ClusterSet) -> ClusterSet:
@@ -43,7 +52,7 @@ class Levels:
 
 
 class OwnReplicas:
-    """Where the replicas of one deployment are: by cluster, and by the value of some labels of clusters."""
+    """The replicas of one deployment, by cluster and by value of some cluster labels."""
 
     def __init__(self, index: ClusterIndex, keys: Iterable[str]) -> None:
         self._index = index
@@ -52,7 +61,7 @@ class OwnReplicas:
         self.domains: Mapping[str, Levels] = {key: Levels() for key in keys}
 
     def add(self, cluster: str, change: int) -> None:
-        """Count replicas on a cluster, which may not be known any more."""
+        """Change the number of replicas on a cluster, which may no longer exist."""
         self.by_name[cluster] = self.by_name.get(cluster, 0) + change
         info = self._index.clusters.get(cluster)
         if info is None:
@@ -63,7 +72,7 @@ class OwnReplicas:
             levels.add(value, self._with_label(key, value), change)
 
     def _with_label(self, key: str, value: str) -> ClusterSet:
-        """Return the clusters of a domain. Clusters without the label are one domain."""
+        """Return the clusters of a domain; clusters without the label form one domain."""
         values = self._index.label_values.get(key, {})
         found: int = values.get(value, NO_CLUSTERS)
         if not value:

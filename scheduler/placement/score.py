@@ -1,8 +1,10 @@
-"""Which of the clusters with free capacity scores best, and which pool inside it.
+"""The order of clusters with free capacity, and of the pools inside a cluster.
 
-A profile is a list of integer scoring functions, compared in order, lower first; the cluster's name comes last. The default, the fewest own
-replicas and then the name, needs no scores: sets of clusters are in name order already, so only the clusters that are chosen are visited.
-Pools are taken in published order by default; every other profile takes the least wasteful pool that fits.
+A profile is a list of integer scoring functions, compared in order. A lower score is
+better. The cluster's name comes last. The default profile (fewest own replicas, then
+name) needs no scores: sets of clusters are in name order already, so only chosen
+clusters are visited. By default pools are used in published order. Every other profile
+uses the fitting pool that wastes the least.
 """
 
 from __future__ import annotations
@@ -31,41 +33,59 @@ PROFILES: Mapping[str, tuple[str, ...]] = {
     "near": ("locality", "spread"),
     "resilient": (f"domain:{labels.REGION}", f"domain:{labels.ZONE}", "spread", "free"),
 }
-# The profile that adds up its functions, each times its weight in the fleet's policy, instead of comparing them in order.
+# The profile that compares a weighted sum of its functions instead of each in order.
+# The weights are in the fleet's policy.
 WEIGHTED = "weighted"
-WEIGHABLE = ("spread", "free", "binpack", "cost", "locality", f"domain:{labels.REGION}", f"domain:{labels.ZONE}")
-# Each function is brought to 0 (the best of all candidates) to this (the worst).
+WEIGHABLE = (
+    "spread",
+    "free",
+    "binpack",
+    "cost",
+    "locality",
+    f"domain:{labels.REGION}",
+    f"domain:{labels.ZONE}",
+)
+# Each function is scaled from 0 (the best candidate) to this value (the worst).
 _SCALE = 100
-# Above every price: an unknown price comes last.
+# Above every price, so that an unknown price comes last.
 UNKNOWN_PRICE = 1 << 60
-# Compared before the functions of the profile, where there are any: networks that the engines are in, and preferences that are not met.
+# Compared before the functions of the profile, if there are any: the networks of the
+# engines, and unmet preferences.
 PREFERENCES = ("networks", "preferences")
 CACHE_PHASES = {"Ready": 0, "Hydrating": 1, "Pending": 2, "": 3, "Failed": 4}
 _PER_MILLE = 1000
 # The column of the weighted sums.
 _SUM = "sum"
-# Outcomes of trials, and the clusters that they are about.
+# Outcomes of trials, and the clusters they apply to.
 Parts = Sequence[tuple[TriedClusters, ClusterSet]]
 
 
 def profile_of(overlay: FleetOverlay, deployment: DeploymentView) -> str:
-    """Give the profile in force: the deployment's own, else the fleet's; an unknown name counts as the default."""
+    """Return the profile in force: the deployment's own, else the fleet's.
+
+    An unknown name counts as the default.
+    """
     name = deployment.policy.profile or overlay.options.profile
-    return name if (name in PROFILES or name == WEIGHTED) and overlay.rules.use_profiles else DEFAULT
+    is_known = name in PROFILES or name == WEIGHTED
+    return name if is_known and overlay.rules.use_profiles else DEFAULT
 
 
 def functions_of(overlay: FleetOverlay, profile: str) -> tuple[str, ...]:
-    """Give the scoring functions of a profile, the most important first."""
+    """Return the scoring functions of a profile, the most important first."""
     if profile != WEIGHTED:
         return PROFILES[profile]
     weights = overlay.options.weights
-    return tuple(sorted(weights, key=lambda name: (-weights[name], WEIGHABLE.index(name)))) or PROFILES[DEFAULT]
+    if not weights:
+        return PROFILES[DEFAULT]
+    return tuple(
+        sorted(weights, key=lambda name: (-weights[name], WEIGHABLE.index(name)))
+    )
 
 
 class ClusterScorer:
     """Orders the clusters that have free capacity for one deployment's next replica.
 
-    `own` counts the deployment's replicas; whoever places or vacates one keeps it up to date.
+    `own` counts the deployment's replicas; the placer updates it.
     """
 
     def __init__(
@@ -83,20 +103,33 @@ class ClusterScorer:
         self._own = own
         profile = profile_of(overlay, deployment)
         self._functions = functions_of(overlay, profile)
-        self._weights = tuple(overlay.options.weights.get(name, 0) for name in self._functions) if profile == WEIGHTED else ()
-        # Only the engines of a PrefillDecode replica hand anything to one another.
-        self._prefers_domain = deployment.policy.network_domain == "Preferred" and deployment.serving_mode == "PrefillDecode"
+        self._weights: tuple[int, ...] = ()
+        if profile == WEIGHTED:
+            weights = overlay.options.weights
+            self._weights = tuple(weights.get(name, 0) for name in self._functions)
+        # Only the engines of a PrefillDecode replica exchange data.
+        self._prefers_domain = (
+            deployment.policy.network_domain == "Preferred"
+            and deployment.serving_mode == "PrefillDecode"
+        )
         self._has_preferences = constraints.has_preferences or self._prefers_domain
-        # Whether two engines would share a network is known of a trial alone; all else is known of sets of clusters.
+        # Only a trial shows whether two engines would share a network. All other scores
+        # are known for sets of clusters.
         self.spreads = self._functions == PROFILES[DEFAULT] and not self._prefers_domain
         self._bounds: dict[str, tuple[int, int]] = {}
-        # These functions count own replicas: each placement changes their scores on many clusters.
-        self._counting = [name for name in self._functions if name == "spread" or ":" in name]
+        # These functions count own replicas: each placement changes their scores on
+        # many clusters.
+        self._counting = [
+            name for name in self._functions if name == "spread" or ":" in name
+        ]
         self._phases = self._by_phase() if "locality" in self._functions else Levels()
 
     def ranked(self, tried: Parts) -> Iterator[tuple[ClusterInfo, Trial]]:
-        """Return the clusters with free capacity, best first, given the outcomes of trials there."""
-        parts = [(outcomes, ClusterSet(clusters & outcomes.fitting)) for outcomes, clusters in tried]
+        """Yield the clusters with free capacity, the best first."""
+        parts = [
+            (outcomes, ClusterSet(clusters & outcomes.fitting))
+            for outcomes, clusters in tried
+        ]
         parts = [(outcomes, clusters) for outcomes, clusters in parts if clusters]
         for outcomes, clusters in parts:
             self._score(outcomes, clusters)
@@ -105,8 +138,12 @@ class ClusterScorer:
         while parts:
             best = self._best(parts)
             rank = (best & -best).bit_length() - 1
-            owner = next(outcomes for outcomes, clusters in parts if clusters >> rank & 1)
-            parts = [(outcomes, ClusterSet(left & ~(1 << rank))) for outcomes, left in parts]
+            owner = next(
+                outcomes for outcomes, clusters in parts if clusters >> rank & 1
+            )
+            parts = [
+                (outcomes, ClusterSet(left & ~(1 << rank))) for outcomes, left in parts
+            ]
             parts = [(outcomes, left) for outcomes, left in parts if left]
             yield self._overlay.index.ranked[rank], owner.trials[rank]
 
@@ -116,7 +153,12 @@ class ClusterScorer:
             column = outcomes.column(name)
             infos = self._overlay.index.each(ClusterSet(clusters & ~column.known))
             trials = outcomes.trials
-            column.put({info.rank: self._value(name, info, trials[info.rank]) for info in infos})
+            column.put(
+                {
+                    info.rank: self._value(name, info, trials[info.rank])
+                    for info in infos
+                }
+            )
 
     def _best(self, parts: Parts) -> ClusterSet:
         """Return the best of some clusters, or several if all their scores are equal."""
@@ -135,7 +177,7 @@ class ClusterScorer:
         return best
 
     def _levels(self, name: str) -> Levels | None:
-        """Return the numbers that a function compares, or None if its scores belong to a cluster."""
+        """Return the levels of a function, or None if it scores single clusters."""
         if name == "spread":
             return self._own.clusters
         if name == "locality":
@@ -143,7 +185,7 @@ class ClusterScorer:
         return self._own.domains[name.partition(":")[2]] if ":" in name else None
 
     def _by_phase(self) -> Levels:
-        """Return the clusters by the score of the phase of the deployment's cache there."""
+        """Return the clusters by the phase of the deployment's cache there."""
         index, levels = self._overlay.index, Levels()
         names: dict[int, list[str]] = {}
         for name, phase in self._deployment.cache.phases.items():
@@ -156,10 +198,14 @@ class ClusterScorer:
             levels.add(str(value), ClusterSet(clusters), value)
         return levels
 
-    # --- the weighted sum ---------------------------------------------------------------------------------------------------------------
+    # The weighted sum
 
     def _weigh(self, parts: Parts) -> None:
-        """Bring the scores that belong to a cluster to one scale. Its ends are the best and the worst at the beginning of the decision."""
+        """Scale the scores of single clusters.
+
+        The ends of the scale are the best and the worst at the beginning of the
+        decision.
+        """
         if not self._bounds:
             fixed = [name for name in self._functions if name not in self._counting]
             self._bounds = {name: self._ends(name, parts) for name in fixed}
@@ -179,7 +225,9 @@ class ClusterScorer:
         ends = [outcomes.columns[name].bounds(clusters) for outcomes, clusters in parts]
         return min(low for low, _ in ends), max(high for _, high in ends)
 
-    def _added_up(self, outcomes: TriedClusters, ranks: Sequence[int]) -> dict[int, int]:
+    def _added_up(
+        self, outcomes: TriedClusters, ranks: Sequence[int]
+    ) -> dict[int, int]:
         sums = dict.fromkeys(ranks, 0)
         for name, weight in zip(self._functions, self._weights, strict=True):
             if not self._levels(name):
@@ -190,13 +238,15 @@ class ClusterScorer:
         return sums
 
     def _lowest_sum(self, tried: Parts, clusters: ClusterSet) -> ClusterSet:
-        """Return the clusters with the lowest sum of weighed scores."""
+        """Return the clusters with the lowest sum of weighted scores."""
         parts = {0: clusters}
         for name, weight in zip(self._functions, self._weights, strict=True):
             levels = self._levels(name)
             if levels is None:
                 continue
-            counts = self._bounds.get(name) or [count for count, _ in levels.ascending(clusters)]
+            counts = self._bounds.get(name) or [
+                count for count, _ in levels.ascending(clusters)
+            ]
             found: dict[int, ClusterSet] = {}
             for total, part in parts.items():
                 for count, some in levels.ascending(part):
@@ -214,10 +264,10 @@ class ClusterScorer:
                 best = ClusterSet(best | some)
         return best
 
-    # --- the scores of one cluster --------------------------------------------------------------------------------------------------------
+    # The scores of one cluster
 
     def _fixed_names(self) -> list[str]:
-        """Name the scores that belong to a cluster."""
+        """Return the names of the scores that belong to single clusters."""
         first = [PREFERENCES[0]] if self._prefers_domain else []
         return first + [name for name in self._functions if not self._levels(name)]
 
@@ -226,7 +276,10 @@ class ClusterScorer:
             return int(len({info.pools[p].network_domain for p in trial.positions}) > 1)
         fit = self._compiled.on(info.layout)
         if name == "cost":
-            return sum(_price(info, p, engine.cost) for p, engine in zip(trial.positions, fit.engines, strict=True))
+            return sum(
+                _price(info, p, engine.cost)
+                for p, engine in zip(trial.positions, fit.engines, strict=True)
+            )
         free = self._overlay.free(info)
         left = {p: free[p] for p in dict.fromkeys(trial.positions)}
         for p, engine in zip(trial.positions, fit.engines, strict=True):
@@ -237,20 +290,27 @@ class ClusterScorer:
         return -(sum(left.values()) * _PER_MILLE // max(1, capacity))
 
     def scores(self, info: ClusterInfo, trial: Trial) -> dict[str, int]:
-        """Give by name what is compared of a cluster with free capacity, the most important first; `trial` is how it fits there."""
+        """Return the scores that are compared for a cluster, the most important first.
+
+        `trial` is the outcome of a trial there.
+        """
         found = {name: self._value(name, info, trial) for name in self._fixed_names()}
         found.setdefault(PREFERENCES[0], 0)
         one = ClusterSet(1 << info.rank)
         if self._has_preferences:
             found[PREFERENCES[1]] = self._constraints.penalties(self._own.by_name)(info)
         for name in self._functions:
-            if levels := self._levels(name):
+            levels = self._levels(name)
+            if levels is not None:
                 found[name] = next(count for count, _ in levels.ascending(one))
-        return {name: found[name] for name in (*(PREFERENCES if self._has_preferences else ()), *self._functions)}
+        names = self._functions
+        if self._has_preferences:
+            names = (*PREFERENCES, *names)
+        return {name: found[name] for name in names}
 
     @property
     def adds_up(self) -> bool:
-        """Whether a weighted sum of the scores is compared before the scores."""
+        """Return whether a weighted sum is compared before the scores."""
         return bool(self._weights)
 
 
@@ -259,8 +319,11 @@ def _union(parts: Parts) -> ClusterSet:
 
 
 def _least(name: str, parts: Parts, within: ClusterSet) -> tuple[int, ClusterSet]:
-    """Return the lowest score among some clusters of the parts, and the clusters that have it."""
-    asked = [(outcomes.columns[name], ClusterSet(clusters & within)) for outcomes, clusters in parts]
+    """Return the lowest score among some clusters of the parts, and its clusters."""
+    asked = [
+        (outcomes.columns[name], ClusterSet(clusters & within))
+        for outcomes, clusters in parts
+    ]
     found = [column.least(clusters) for column, clusters in asked if clusters]
     lowest = min(value for value, _ in found)
     best = (clusters for value, clusters in found if value == lowest)
@@ -273,12 +336,21 @@ def _lowest(name: str, parts: Parts, within: ClusterSet) -> ClusterSet:
 
 def domain_keys(overlay: FleetOverlay, deployment: DeploymentView) -> list[str]:
     """Return the cluster labels whose values are domains in the profile in force."""
-    return [name.partition(":")[2] for name in functions_of(overlay, profile_of(overlay, deployment)) if ":" in name]
+    return [
+        name.partition(":")[2]
+        for name in functions_of(overlay, profile_of(overlay, deployment))
+        if ":" in name
+    ]
 
 
 def _scaled(value: int, low: int, high: int) -> int:
-    """Scale a score to 0 (the best) to 100 (the worst). A score beyond the bounds counts as the bound."""
-    return (min(max(value, low), high) - low) * _SCALE // (high - low) if high > low else 0
+    """Scale a score to 0 (the best) to 100 (the worst).
+
+    A score beyond the bounds counts as the bound.
+    """
+    return (
+        (min(max(value, low), high) - low) * _SCALE // (high - low) if high > low else 0
+    )
 
 
 def _price(info: ClusterInfo, p: int, nodes: int) -> int:
@@ -286,15 +358,28 @@ def _price(info: ClusterInfo, p: int, nodes: int) -> int:
     return UNKNOWN_PRICE if price < 0 else price * nodes
 
 
-def pool_order(overlay: FleetOverlay, deployment: DeploymentView, info: ClusterInfo, compiled: CompiledTemplate) -> PoolOrder | None:
-    """Give the order in which pools of a cluster are tried, None for published order."""
+def pool_order(
+    overlay: FleetOverlay,
+    deployment: DeploymentView,
+    info: ClusterInfo,
+    compiled: CompiledTemplate,
+) -> PoolOrder | None:
+    """Return the order in which pools of a cluster are tried.
+
+    None for published order.
+    """
     profile = profile_of(overlay, deployment)
     if profile == DEFAULT:
         return None
     fit: LayoutFit = compiled.on(info.layout)
-    functions = [name for name in functions_of(overlay, profile) if name in ("cost", "binpack", "free")]
+    functions = [
+        name
+        for name in functions_of(overlay, profile)
+        if name in ("cost", "binpack", "free")
+    ]
     free = overlay.free(info)
-    # At equal prices the smallest hardware that fits comes first, so that large devices stay free.
+    # At equal prices the smallest hardware that fits comes first, so that large devices
+    # stay free.
     by_score = "cost" in functions or "binpack" in functions
 
     def order(i: int, positions: Sequence[int]) -> Sequence[int]:
@@ -306,8 +391,10 @@ def pool_order(overlay: FleetOverlay, deployment: DeploymentView, info: ClusterI
             for name in functions:
                 if name == "cost":
                     values.append(_price(info, p, cost))
+                elif name == "binpack":
+                    values.append(left)
                 else:
-                    values.append(left if name == "binpack" else -(left * _PER_MILLE // max(1, info.nodes[p])))
+                    values.append(-(left * _PER_MILLE // max(1, info.nodes[p])))
             surplus = node_memory_mebibytes(info.pools[p].device_set)
             keys.append((*values, surplus, p) if by_score else (surplus, *values, p))
         keys.sort()

@@ -1,9 +1,12 @@
-"""Which replicas of lower priority to preempt for one more replica: the best set over all clusters.
+"""Choose the replicas to preempt for one more replica: the best set over all clusters.
 
-The clusters are visited once, those with the lowest priorities first, and what was found on each is kept: the next replica of the same
-decision starts with the best of the others. Only a cluster where something changed since, or one that was not searched to its end because
-another one was better, is searched again. A search has a budget that depends neither on the number of clusters nor on that of replicas. One
-that ends before it has found anything goes on in the next decision, with a budget four times as large and with good sets for the best.
+The search visits each cluster once, starting with the lowest priorities, and keeps its
+result. The next replica of the same decision starts with the best remaining result. A
+cluster is searched again only if it changed, or if its search was stopped early because
+another cluster was better. The budget of a search depends neither on the number of
+clusters nor on the number of replicas. A search that ends without a result continues in
+the next decision, with a budget four times as large, and accepts good sets instead of
+the best.
 """
 
 from __future__ import annotations
@@ -18,22 +21,30 @@ from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
-from scheduler.placement.cluster_victims import Choice, ClusterSearch, Cost, limited, owner_of
+from scheduler.placement.cluster_victims import (
+    Choice,
+    ClusterSearch,
+    Cost,
+    limited,
+    owner_of,
+)
 from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.placer import ReplicaPlacer
 
-# What the searches for victims of one decision may take together, in replicas that are looked at, of about 2 µs each; beyond that a good
-# set is taken instead of the best.
+# Limit of all searches for victims of one decision, in visited replicas of about 2 µs
+# each. Beyond the limit, a good set is accepted instead of the best.
 PREEMPTION_STEPS_MAX = 10_000
-# So many decisions in a row may find nothing for a gang within their budget before the search ends; the last one takes about a second.
+# After this many consecutive decisions without victims for a gang, the search ends. The
+# last search takes about a second.
 UNFINISHED_MAX = 3
 _GROWTH = 4
-# For so long after that, changes of the fleet lead to no search that is longer than the first: a gang that fits nowhere must not hold up
-# the decisions about others.
+# For this time after that, changes of the fleet start no search longer than the first
+# one. A gang that fits nowhere must not delay other decisions.
 SEARCH_AGAIN_MS = 10 * 60 * 1000
-# Of the deployment's own replicas.
+# Reason why the deployment's own replicas are not preempted.
 _OWN = "own"
-# Spreads the start of a search that cannot visit every cluster, so that the next one sees others.
+# Varies the start of a search that cannot visit every cluster, so that the next search
+# visits other clusters.
 _STRIDE = 2_654_435_761
 
 
@@ -44,26 +55,30 @@ class VictimSearch:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
-        # Of several replicas each needs a cluster of its own, so whether one cluster is better than the best does not end its search.
+        # Several replicas need several clusters, so one good cluster does not end the
+        # search.
         self._finds_one = missing == 1
         self.unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
         ended = self._overlay.ended_searches.get(self._owner)
-        self._may_go_on = size > 1 and (ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS)
+        self._may_go_on = size > 1 and (
+            ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS
+        )
         # A continued search takes the first good set.
         self._is_quick = self.unfinished > 0
         self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self.unfinished
         self._steps: int = self._steps_max
         self._room = ""
         self._preempted: set[Owner] = set()
-        # Why no replica of a deployment may be preempted, "" if one may.
+        # Why no replica of a deployment may be preempted, or "".
         self._barred: dict[Owner, str] = {}
         self._unvisited: list[tuple[int, ClusterSet]] | None = None
         self._visited: dict[str, ClusterInfo] = {}
-        # The best choice of each cluster; None: nothing there is better than the cost.
+        # The best choice of each cluster. None if no set there is better than the cost.
         self._heap: list[tuple[Cost, int, int, Choice | None]] = []
-        # Clusters on which nothing was found, with the position in the ledger's log at which they were searched.
+        # Clusters without a result, with the position in the ledger's log when they
+        # were searched.
         self._fruitless: dict[str, int] = {}
-        # Makes each item of the heap different from every other.
+        # Makes each item of the heap unique.
         self._searches = 0
         self._current: dict[int, Cost] = {}
         self._read = placer.overlay.ledger.changes.end
@@ -71,34 +86,45 @@ class VictimSearch:
 
     @property
     def is_cut_short(self) -> bool:
-        """Whether the search ended before every cluster was looked at."""
+        """Return whether the search ended before it visited every cluster."""
         return self._steps <= 0
 
     @property
     def goes_on(self) -> bool:
-        """Whether the next decision may look further."""
+        """Return whether the next decision may continue the search."""
         return self._may_go_on and self.unfinished < UNFINISHED_MAX
 
     @property
     def steps_taken(self) -> int:
-        """How many replicas were looked at."""
+        """Return the number of visited replicas."""
         return self._steps_max - self._steps
 
     def has_room(self, size: int) -> bool:
-        """Tell whether a gang may fit once all replicas are gone that may be preempted; a search that cannot succeed does not begin."""
+        """Return whether a gang may fit once all preemptable replicas are gone.
+
+        A search that cannot succeed does not start.
+        """
         if counts_devices(self._overlay):
             return True
-        reachable = self._overlay.index.each(ClusterSet(self._placer.passing & (self._placer.open | self._lower())))
+        reachable = self._overlay.index.each(
+            ClusterSet(self._placer.passing & (self._placer.open | self._lower()))
+        )
         found = 0.0
         for info in reachable:
             found += self._most_replicas(info)
             if found >= size:
                 return True
-        self._room = f"preemption would not help: replicas of lower priority make room for {found:.0f} of {size} replicas of the gang"
+        self._room = (
+            "preemption would not help: replicas of lower priority make room for "
+            f"{found:.0f} of {size} replicas of the gang"
+        )
         return False
 
     def _most_replicas(self, info: ClusterInfo) -> float:
-        """Return how many replicas a cluster takes at most if all possible victims are gone, or infinity if a victim reuses nodes."""
+        """Return an upper bound of the replicas that fit without the victims.
+
+        The bound is infinity if a victim reuses nodes.
+        """
         room = self._overlay.free(info)
         reusable = self._overlay.reusable(info, *self._owner) or ()
         for p, nodes in enumerate(reusable):
@@ -113,7 +139,9 @@ class VictimSearch:
         if len(engines) == 1:
             return sum(max(0, room[p]) // engines[0].cost for p in engines[0].positions)
         usable = {p for engine in engines for p in engine.positions}
-        return sum(max(0, room[p]) for p in usable) // sum(engine.cost for engine in engines)
+        return sum(max(0, room[p]) for p in usable) // sum(
+            engine.cost for engine in engines
+        )
 
     def _lower(self) -> ClusterSet:
         """Return the clusters that have a replica of lower priority."""
@@ -124,12 +152,12 @@ class VictimSearch:
         return found
 
     def bar(self, owners: set[Owner]) -> None:
-        """Take no replicas of these deployments any more."""
+        """Do not preempt further replicas of these deployments."""
         self._preempted = owners
         self._barred.clear()
 
     def best(self, allowed: ClusterSet) -> Choice | None:
-        """Find the best victims for one more replica on one of the allowed clusters."""
+        """Return the best victims for one more replica on one of the allowed clusters."""
         self._follow_changes()
         aside = []
         found: Choice | None = None
@@ -156,43 +184,63 @@ class VictimSearch:
 
     @property
     def refusal(self) -> str:
-        """Say why nothing was found."""
+        """Return why nothing was found."""
         if self._room:
             return self._room
         if self.is_cut_short:
-            looked = f"{self._steps_max} replicas were looked at"
+            count = self._steps_max
             if self.goes_on:
-                return f"the search for replicas to preempt goes on: {looked} so far"
-            return f"preemption was cut short after {looked}; it is tried again when the fleet changes"
+                return (
+                    "the search for replicas to preempt continues: "
+                    f"it has examined {count} replicas so far"
+                )
+            return (
+                f"the search for replicas to preempt stopped after examining {count} "
+                "replicas; it runs again when the fleet changes"
+            )
         seen = self._seen()
         if seen:
             texts = {
                 "priority": "have no lower priority",
-                "cooldown": "belong to deployments that were preempted a moment ago",
+                "cooldown": "belong to deployments that were preempted recently",
                 "minAvailable": "are needed for minAvailable",
             }
             counted = sorted(seen.items(), key=lambda item: (-item[1], item[0]))
-            return f"preemption would not help: {', '.join(f'{count} replicas {texts[reason]}' for reason, count in counted)}"
+            barred = [f"{count} replicas {texts[reason]}" for reason, count in counted]
+            return f"preemption would not help: {', '.join(barred)}"
         if self._violation:
             return f"preemption would not help: {self._violation}"
-        return "preemption would not help: no replicas of lower priority free enough nodes"
+        return (
+            "preemption would not help: no replicas of lower priority free enough nodes"
+        )
 
     def _seen(self) -> Counter[str]:
         """Count the replicas that may not be preempted, by the reason."""
         seen: Counter[str] = Counter()
         for info in self._overlay.index.each(self._placer.passing):
             for entry in self._overlay.replicas_by_priority(info.name):
-                reason = "priority" if entry.priority >= self._placer.priority else self._why_barred(entry)
+                if entry.priority >= self._placer.priority:
+                    reason = "priority"
+                else:
+                    reason = self._why_barred(entry)
                 if reason and owner_of(entry) != self._owner:
                     seen[reason] += 1
         return seen
 
     def _visit(self) -> None:
-        """Search the clusters on which something may be as good as the best so far."""
+        """Search the clusters that may be as good as the best so far."""
         if self._unvisited is None:
-            lower = {p: found for p, found in self._overlay.lowest_priorities().items() if p < self._placer.priority}
-            self._unvisited = [(p, ClusterSet(lower[p] & self._placer.passing)) for p in sorted(lower, reverse=True)]
-        while self._unvisited and not self.is_cut_short and (not self._heap or self._unvisited[-1][0] <= self._heap[0][0][0]):
+            levels = self._overlay.lowest_priorities()
+            lower = [p for p in levels if p < self._placer.priority]
+            self._unvisited = [
+                (p, ClusterSet(levels[p] & self._placer.passing))
+                for p in sorted(lower, reverse=True)
+            ]
+        while (
+            self._unvisited
+            and not self.is_cut_short
+            and (not self._heap or self._unvisited[-1][0] <= self._heap[0][0][0])
+        ):
             priority, clusters = self._unvisited.pop()
             for info in self._from_some_start(clusters):
                 if self.is_cut_short:
@@ -202,12 +250,17 @@ class VictimSearch:
                     return
                 clusters = ClusterSet(clusters & ~(1 << info.rank))
                 self._visited[info.name] = info
-                self._search(info, self._heap[0][0] if self._heap and self._finds_one else None)
+                known = None
+                if self._heap and self._finds_one:
+                    known = self._heap[0][0]
+                self._search(info, known)
 
     def _from_some_start(self, clusters: ClusterSet) -> Iterator[ClusterInfo]:
-        """Give all clusters, those first that an earlier search may not have come to."""
+        """Yield all clusters, first those that an earlier search may not have reached."""
         index = self._overlay.index
-        start = self._overlay.now * _STRIDE % len(index.ranked) if clusters.bit_count() > PREEMPTION_STEPS_MAX // 10 else 0
+        start = 0
+        if clusters.bit_count() > PREEMPTION_STEPS_MAX // 10:
+            start = self._overlay.now * _STRIDE % len(index.ranked)
         before = ClusterSet(clusters & ((1 << start) - 1))
         yield from index.each(ClusterSet(clusters ^ before))
         yield from index.each(before)
@@ -227,21 +280,33 @@ class VictimSearch:
                 self._search(self._visited[name], None)
 
     def _search_fruitless(self) -> bool:
-        """Search clusters again on which nothing was found before victims elsewhere gave back of a quota; False if there is none."""
+        """Search clusters without a result again, because quota was freed elsewhere.
+
+        Return False if there is none.
+        """
         end = self._overlay.ledger.changes.end
-        again = [name for name, searched_at in self._fruitless.items() if searched_at < end] if self._placer.quota.limits else []
+        if not self._placer.quota.limits:
+            return False
+        again = [name for name, at in self._fruitless.items() if at < end]
         for name in again:
             self._search(self._visited[name], None)
         return bool(again)
 
     def _search(self, info: ClusterInfo, known: Cost | None) -> None:
-        """Search one cluster for a set better than a known cost, and keep what is found."""
+        """Search one cluster for a set better than a known cost, and store the result."""
         self._current.pop(info.rank, None)
         self._fruitless.pop(info.name, None)
         candidates = [] if self.is_cut_short else self._candidates(info)
         if not candidates:
             return
-        search = ClusterSearch(self._placer, info, candidates, self._spare, self._steps, is_quick=self._is_quick)
+        search = ClusterSearch(
+            self._placer,
+            info,
+            candidates,
+            self._spare,
+            self._steps,
+            is_quick=self._is_quick,
+        )
         choice = search.best(known)
         self._steps -= search.steps
         self._violation = self._violation or search.violation
@@ -254,7 +319,7 @@ class VictimSearch:
             heapq.heappush(self._heap, (cost, info.rank, self._searches, choice))
 
     def _candidates(self, info: ClusterInfo) -> list[LedgerEntry]:
-        """Give the replicas of a cluster that may be preempted, the lowest priority first."""
+        """Return the preemptable replicas of a cluster, the lowest priority first."""
         self._steps -= len(self._overlay.replicas_by_priority(info.name))
         return self._preemptable(info)
 
@@ -272,10 +337,12 @@ class VictimSearch:
         return found
 
     def _is_lawful(self, victims: Sequence[LedgerEntry]) -> bool:
-        return not any(self._why_barred(entry) for entry in victims) and len(limited(victims, self._spare)) == len(victims)
+        if any(self._why_barred(entry) for entry in victims):
+            return False
+        return len(limited(victims, self._spare)) == len(victims)
 
     def _why_barred(self, entry: LedgerEntry) -> str:
-        """Say why no replica of an entry's deployment may be preempted, "" if one may."""
+        """Return why no replica of an entry's deployment may be preempted, or ""."""
         owner = owner_of(entry)
         known = self._barred.get(owner)
         if known is None:
@@ -285,7 +352,10 @@ class VictimSearch:
     def _find_why_barred(self, owner: Owner, entry: LedgerEntry) -> str:
         if owner == self._owner:
             return _OWN
-        last = max(self._overlay.fleet.preempted_at.get(owner, -1), self._overlay.preempted_at.get(owner, -1))
+        last = max(
+            self._overlay.fleet.preempted_at.get(owner, -1),
+            self._overlay.preempted_at.get(owner, -1),
+        )
         cooldown = self._overlay.options.preemption_cooldown_seconds * 1000
         last = self._overlay.now if owner in self._preempted else last
         if last >= 0 and self._overlay.now - last < cooldown:
@@ -293,8 +363,11 @@ class VictimSearch:
         return "minAvailable" if self._spare(entry) < 1 else ""
 
     def _spare(self, entry: LedgerEntry) -> int:
-        """Give how many replicas the entry's deployment can lose."""
+        """Return how many replicas the entry's deployment can lose."""
         owned = self._overlay.ledger.owned(entry.namespace, entry.deployment)
         if not entry.min_available:
             return len(owned)
-        return sum(e.state != reasons.RELEASING for e in owned.values()) - entry.min_available
+        return (
+            sum(e.state != reasons.RELEASING for e in owned.values())
+            - entry.min_available
+        )

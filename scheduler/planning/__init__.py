@@ -1,4 +1,5 @@
-"""What would be decided: plans over manifests or over a copy of the live fleet, and questions such as headroom.
+"""Plans over manifests or a copy of the live fleet, and questions such as headroom.
 
-Uses the same scheduling cycle as the live scheduler. Not here: how an answer is printed (`client/output`).
+The package uses the same scheduling cycle as the live scheduler. `client/output` prints
+the answers.
 """

@@ -1,4 +1,7 @@
-"""The JSON of decisions in plans and explanations (`-o json`). It is a contract: fields are added, never changed."""
+"""The JSON of decisions in plans and explanations (`-o json`).
+
+The format is stable: fields are added, but never changed.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,16 @@ from scheduler.hardware.device_matching import shortened
 from scheduler.hardware.template import placed_nodes
 from scheduler.model.decision import EnginePlacement
 
-# Of the clusters of one decision; the rest is another page.
+# Limit of the clusters of one decision per page; the rest is on further pages.
 PAGE_CHARACTERS = 900_000
 _NOT_EXPLAINED = PlacementReason("")
 
 
 def decision_tree(explained: ExplainedDecision, after: str = "") -> dict[str, Any]:
-    """Give the JSON of one decision; nothing is left out, however empty.
+    """Return the JSON of one decision; empty fields are included.
 
-    `clusters` are those behind `after` by name, as many as 1 MB holds; where some are left, `clustersAfter` is where the next page begins.
+    `clusters` starts after the name `after` and has as many clusters as a page holds.
+    If some are left, `clustersAfter` is where the next page begins.
     """
     decision = explained.decision
     clusters, last = _page(explained.clusters, after)
@@ -49,12 +53,19 @@ def decision_tree(explained: ExplainedDecision, after: str = "") -> dict[str, An
                 "index": placement.index,
                 "action": placement.action,
                 "engines": list(engine_trees(placement.engines)),
-                "reason": _reason_tree(explained.placements.get(placement.uid, _NOT_EXPLAINED)),
+                "reason": _reason_tree(
+                    explained.placements.get(placement.uid, _NOT_EXPLAINED)
+                ),
             }
             for placement in decision.placements
         ],
         "evictions": [
-            {"replica": eviction.replica_name, "cluster": eviction.cluster, "reason": eviction.reason, "detail": eviction.detail}
+            {
+                "replica": eviction.replica_name,
+                "cluster": eviction.cluster,
+                "reason": eviction.reason,
+                "detail": eviction.detail,
+            }
             for eviction in (*decision.evictions, *decision.victims)
         ],
         "clusters": clusters,
@@ -63,14 +74,16 @@ def decision_tree(explained: ExplainedDecision, after: str = "") -> dict[str, An
 
 
 def engine_trees(engines: Iterable[EnginePlacement]) -> Iterable[dict[str, Any]]:
-    """Give name, pool and nodes of each engine; one that spans pools has a row for each."""
+    """Yield name, pool and nodes of each engine; a spanning engine has a row per pool."""
     for engine in engines:
         for pool, nodes in placed_nodes(engine) or ((engine.pool, 0),):
             yield {"name": engine.engine, "pool": pool, "nodes": nodes}
 
 
-def _page(clusters: Mapping[str, ClusterDetail], after: str) -> tuple[dict[str, Any], str]:
-    """Give the trees of clusters as far as one page holds them, and the last of them if some are left."""
+def _page(
+    clusters: Mapping[str, ClusterDetail], after: str
+) -> tuple[dict[str, Any], str]:
+    """Return one page of cluster trees, and the last name if more pages follow."""
     found: dict[str, Any] = {}
     characters = 0
     last = ""
@@ -95,12 +108,18 @@ def _cluster_tree(detail: ClusterDetail) -> dict[str, Any]:
                 "pool": need.pool,
                 "nodes": need.nodes,
                 "free": need.free,
-                "engines": [{"name": name, "nodes": nodes} for name, nodes in need.engines],
+                "engines": [
+                    {"name": name, "nodes": nodes} for name, nodes in need.engines
+                ],
             }
             for need in detail.needs
         ],
         "pools": {
-            pool: {"reason": seen.reason, "detail": seen.detail, "selectors": [_selector_tree(gap) for gap in seen.selectors]}
+            pool: {
+                "reason": seen.reason,
+                "detail": seen.detail,
+                "selectors": [_selector_tree(gap) for gap in seen.selectors],
+            }
             for pool, seen in detail.pools.items()
         },
     }
@@ -116,7 +135,13 @@ def _selector_tree(found: EngineGap) -> dict[str, Any]:
         "text": shortened(gap.text),
         "device": gap.device,
         "differences": [
-            {"name": unmet.name, "has": unmet.has, "wants": unmet.wants, "known": list(gap.near(unmet))} for unmet in gap.unmet
+            {
+                "name": unmet.name,
+                "has": unmet.has,
+                "wants": unmet.wants,
+                "known": list(gap.near(unmet)),
+            }
+            for unmet in gap.unmet
         ],
     }
 

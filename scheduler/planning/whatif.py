@@ -1,12 +1,14 @@
-"""What a change of the fleet would do: a plan over the live fleet, which is only read.
+"""Plan a change of the live fleet without making it.
 
-One copy of the fleet takes the changes, every deployment is decided on it and on an unchanged copy, and the difference is the answer.
+The changes are applied to one copy of the fleet. Every deployment is decided on it and
+on an unchanged copy, and the difference is the result.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from api_types import taints
 from scheduler.decide import ExplainedDecision, apply, decide
@@ -15,27 +17,35 @@ from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Eviction, Placement
 from scheduler.model.identity import Owner
-from scheduler.model.inputs import ClusterView, DeploymentView, Taint
+from scheduler.model.inputs import ClusterTaint, ClusterView, DeploymentView
 from scheduler.model.policy import SchedulerOptions
-from scheduler.planning.settle import copy_of, queued, remove_releasing, settle, settle_and_explain
+from scheduler.planning.settle import (
+    copy_of,
+    queued,
+    remove_releasing,
+    settle,
+    settle_and_explain,
+)
 
 # A rollout that takes more steps than this would not end with more steps either.
 STEPS_MAX = 10_000
-MAINTENANCE = Taint(taints.MAINTENANCE["key"], effect=taints.MAINTENANCE["effect"])
+MAINTENANCE = ClusterTaint(
+    taints.MAINTENANCE["key"], effect=taints.MAINTENANCE["effect"]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What is changed.
+    """The changes of a plan.
 
     Attributes:
-        clusters: clusters to add or to replace, with their pools, labels and taints.
-        removed_clusters: names of clusters that are removed.
+        clusters: clusters to add or replace, with their pools, labels and taints.
+        removed_clusters: names of clusters to remove.
         drained: names of clusters that get the maintenance taint.
-        failed_domains: (label, value): clusters with it are not Ready.
-        deployments: deployments to add or to replace; a new replica count is a scale.
-        removed_deployments: (namespace, name).
-        options: the fleet's policy instead of the present one: quotas, profile, priorities.
+        failed_domains: (label, value) pairs; clusters with such a label are not Ready.
+        deployments: deployments to add or replace; a new replica count is a scale.
+        removed_deployments: (namespace, name) pairs.
+        options: replaces the fleet's policy: quotas, profile, priorities.
 
     """
 
@@ -50,7 +60,10 @@ class Changes:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentDiff:
-    """One deployment before and after; `steps` is the number of decisions that its budgets stretch the change over."""
+    """One deployment before and after.
+
+    `steps` is the number of decisions into which its budgets divide the change.
+    """
 
     namespace: str
     name: str
@@ -64,7 +77,10 @@ class DeploymentDiff:
 
 @dataclass(frozen=True, slots=True)
 class PoolUse:
-    """Nodes charged on a pool before and after, and what they cost per hour in thousandths (-1 = unknown price)."""
+    """Nodes charged on a pool before and after.
+
+    The cost is per hour in thousandths, -1 for an unknown price.
+    """
 
     before: int
     after: int
@@ -74,7 +90,11 @@ class PoolUse:
 
 @dataclass(frozen=True, slots=True)
 class PlanResult:
-    """The difference; `steps` lists, decision by decision, which replicas (cluster/name) are evicted, created or changed."""
+    """The result of a plan.
+
+    `steps` lists per decision which replicas (cluster/name) are evicted, created or
+    changed.
+    """
 
     deployments: tuple[DeploymentDiff, ...] = ()
     pools: Mapping[tuple[str, str], PoolUse] = field(default_factory=dict)
@@ -82,14 +102,16 @@ class PlanResult:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing would be different."""
+        """Return whether the plan changes nothing."""
         return not self.deployments and not self.pools
 
 
-def plan(fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], now: int) -> PlanResult:
-    """Work out what the changes would do to these deployments, given in the order of their arrival; `now` in ms.
+def plan(
+    fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], now: int
+) -> PlanResult:
+    """Compute the effect of the changes on these deployments; `now` is in ms.
 
-    The fleet is only read.
+    The deployments are in the order of their arrival. The fleet is only read.
     """
     views = _changed_views(changes, deployments)
     changed = with_changes(fleet, changes, now)
@@ -98,29 +120,50 @@ def plan(fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], 
     diffs = []
     for owner in sorted({*before.decisions, *after.decisions}):
         was, becomes = before.decisions.get(owner), after.decisions.get(owner)
-        diff = _difference(owner, was, becomes, after.evictions.get(owner, ()), sum(1 for step in steps if owner in step))
+        diff = _difference(
+            owner,
+            was,
+            becomes,
+            after.evictions.get(owner, ()),
+            sum(1 for step in steps if owner in step),
+        )
         if diff is not None:
             diffs.append(diff)
     pools = _pools(before.fleet, after.fleet)
-    return PlanResult(tuple(diffs), pools, tuple(tuple(line for lines in step.values() for line in lines) for step in steps))
+    lines = tuple(tuple(chain.from_iterable(step.values())) for step in steps)
+    return PlanResult(tuple(diffs), pools, lines)
 
 
 def explain_plan(
-    fleet: Fleet, changes: Changes, deployments: Sequence[DeploymentView], now: int, owners: Container[Owner]
+    fleet: Fleet,
+    changes: Changes,
+    deployments: Sequence[DeploymentView],
+    now: int,
+    owners: Container[Owner],
 ) -> list[ExplainedDecision]:
-    """Give the decisions in which a plan ends for some deployments, with explanations, by namespace and name."""
+    """Return the final decisions of a plan for some deployments, with explanations.
+
+    They are sorted by namespace and name.
+    """
     views = _changed_views(changes, deployments)
 
     def is_explained(decision: Decision) -> bool:
         return (decision.namespace, decision.deployment) in owners
 
-    found = settle_and_explain(with_changes(fleet, changes, now), views, now, is_explained)
+    found = settle_and_explain(
+        with_changes(fleet, changes, now), views, now, is_explained
+    )
     return [found[owner] for owner in sorted(found) if owner in owners]
 
 
-def _changed_views(changes: Changes, deployments: Sequence[DeploymentView]) -> list[DeploymentView]:
-    """Give the deployments as changed; a new one arrives after those that are there."""
-    views = {(view.namespace, view.name): view for view in (*deployments, *changes.deployments)}
+def _changed_views(
+    changes: Changes, deployments: Sequence[DeploymentView]
+) -> list[DeploymentView]:
+    """Return the changed deployments; new ones arrive after the existing ones."""
+    views = {
+        (view.namespace, view.name): view
+        for view in (*deployments, *changes.deployments)
+    }
     for owner in changes.removed_deployments:
         if owner in views:
             views[owner] = replace(views[owner], replicas=0)
@@ -128,12 +171,13 @@ def _changed_views(changes: Changes, deployments: Sequence[DeploymentView]) -> l
 
 
 def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
-    """Give a copy of the fleet with the changes made, before anything is decided anew."""
+    """Return a copy of the fleet with the changes, before any new decision."""
     other = copy_of(fleet)
     if changes.options is not None:
         other.set_options(changes.options)
     for deployment in changes.deployments:
-        # As the scheduler does when the request of an edited deployment arrives: whoever is decided before it sees it as edited.
+        # The live scheduler does the same when the request of an edited deployment
+        # arrives, so that earlier decisions see the edited policy.
         other.refresh_policy(deployment)
     for view in changes.clusters:
         other.put_cluster(view, now)
@@ -141,8 +185,12 @@ def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
         other.remove_cluster(name)
     for name in changes.drained:
         info = other.clusters.get(name)
-        if info is not None and not any(taints.is_maintenance(taint.key, taint.effect) for taint in info.view.taints):
-            other.put_cluster(replace(info.view, taints=(*info.view.taints, MAINTENANCE)), now)
+        if info is None:
+            continue
+        known = info.view.taints
+        if not any(taints.is_maintenance(taint.key, taint.effect) for taint in known):
+            drained = replace(info.view, taints=(*known, MAINTENANCE))
+            other.put_cluster(drained, now)
     for key, value in changes.failed_domains:
         for info in list(other.clusters.values()):
             if info.view.labels.get(key) == value:
@@ -150,18 +198,32 @@ def with_changes(fleet: Fleet, changes: Changes, now: int) -> Fleet:
     return other
 
 
-def _steps(fleet: Fleet, views: Sequence[DeploymentView], now: int) -> list[dict[Owner, list[str]]]:
-    """Carry the changes out on a copy of the fleet under their budgets: after each step, released replicas are gone, new ones Ready."""
+def _steps(
+    fleet: Fleet, views: Sequence[DeploymentView], now: int
+) -> list[dict[Owner, list[str]]]:
+    """Carry out the changes on a copy of the fleet within the budgets.
+
+    After each step released replicas are gone and new ones are Ready.
+    """
     steps: list[dict[Owner, list[str]]] = []
     changing = {(view.namespace, view.name): view for view in views}
     while changing and len(steps) < STEPS_MAX:
         step: dict[Owner, list[str]] = {}
         searching = False
-        for decision in decide(fleet, queued(changing.values(), fleet.options, len(steps)), now):
+        for decision in decide(
+            fleet, queued(changing.values(), fleet.options, len(steps)), now
+        ):
             owner = (decision.namespace, decision.deployment)
             apply(fleet, decision, changing[owner])
-            lines = [f"- {e.cluster}/{e.replica_name} {e.reason}" for e in (*decision.evictions, *decision.victims)]
-            lines += [f"+ {p.cluster}/{p.replica_name} {p.action}" for p in decision.placements if p.action != reasons.KEEP]
+            lines = [
+                f"- {e.cluster}/{e.replica_name} {e.reason}"
+                for e in (*decision.evictions, *decision.victims)
+            ]
+            lines += [
+                f"+ {p.cluster}/{p.replica_name} {p.action}"
+                for p in decision.placements
+                if p.action != reasons.KEEP
+            ]
             if lines:
                 step[owner] = lines
             searching |= decision.search_goes_on
@@ -180,11 +242,19 @@ def _steps(fleet: Fleet, views: Sequence[DeploymentView], now: int) -> list[dict
 
 
 def _difference(
-    owner: Owner, was: Decision | None, becomes: Decision | None, evictions: tuple[Eviction, ...], steps: int
+    owner: Owner,
+    was: Decision | None,
+    becomes: Decision | None,
+    evictions: tuple[Eviction, ...],
+    steps: int,
 ) -> DeploymentDiff | None:
     before = was.placements if was else ()
     after = becomes.placements if becomes else ()
-    if _where(before) == _where(after) and not evictions and (was is None) == (becomes is None):
+    if (
+        _where(before) == _where(after)
+        and not evictions
+        and (was is None) == (becomes is None)
+    ):
         return None
     shortfall, message = (becomes.shortfall, becomes.message) if becomes else (0, "")
     return DeploymentDiff(*owner, before, after, evictions, shortfall, message, steps)
@@ -201,7 +271,12 @@ def _pools(old: Fleet, new: Fleet) -> dict[tuple[str, str], PoolUse]:
         for pool in sorted({*used[0], *used[1]}):
             before, after = used[0].get(pool, 0), used[1].get(pool, 0)
             if before != after:
-                found[name, pool] = PoolUse(before, after, _cost(old, name, pool, before), _cost(new, name, pool, after))
+                found[name, pool] = PoolUse(
+                    before,
+                    after,
+                    _cost(old, name, pool, before),
+                    _cost(new, name, pool, after),
+                )
     return found
 
 

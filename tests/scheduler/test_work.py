@@ -1,4 +1,8 @@
-"""One deployment cannot take the time of all others: its selectors have a budget, and the others are decided as if it were not there."""
+"""One deployment cannot take the time of all others, because its selectors have a
+budget.
+
+The other deployments are decided as if it did not exist.
+"""
 
 import random
 from dataclasses import replace
@@ -48,60 +52,78 @@ ONES = f"[{','.join(['1'] * 50)}]"
 
 
 def dear(number: int) -> str:
-    """A selector close to what one may cost; it matches."""
+    """Return a selector that costs nearly the limit; it matches."""
     return f"{ONES}.all(a, {ONES}.all(b, a + b > {-number}))"
 
 
 def devices(number: int) -> tuple[DeviceEntry, ...]:
-    return tuple(replace(gpu(f"{80 + entry}Gi", name=f"gpu-{entry}"), attributes=(("n", "int", number),)) for entry in range(ENTRIES))
+    return tuple(
+        replace(
+            gpu(f"{80 + entry}Gi", name=f"gpu-{entry}"),
+            attributes=(("n", "int", number),),
+        )
+        for entry in range(ENTRIES)
+    )
 
 
 def large_fleet() -> Fleet:
     """Many different nodes, so that each selector is evaluated often."""
-    return fleet(*(cluster(f"c-{n:02}", pool("p", 4, *devices(n))) for n in range(CLASSES)))
+    return fleet(
+        *(cluster(f"c-{n:02}", pool("p", 4, *devices(n))) for n in range(CLASSES))
+    )
 
 
-def hungry(name: str = "hungry", selectors: int = 8, seed: int = 0, **fields: object) -> DeploymentView:
-    """A deployment that admission accepts and whose selectors are too much for a large fleet."""
+def hungry(
+    name: str = "hungry", selectors: int = 8, seed: int = 0, **fields: object
+) -> DeploymentView:
+    """A deployment that admission accepts and whose selectors are too expensive for a
+    large fleet.
+    """
     request = ask(*(dear(seed * 100 + n) for n in range(selectors)))
     return deployment(engine("main", alone(request)), name=name, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
-def test_a_deployment_whose_selectors_take_too_much_is_told_so_and_nothing_is_placed() -> None:
+def test_a_deployment_with_too_expensive_selectors_is_rejected_with_a_reason() -> None:
     world = large_fleet()
     with effort_below(500):
         decision = decided(world, hungry())
     assert condition(decision) == ("False", "InvalidNodeSelector")
     said = message(decision)
-    assert f"for the {CLASSES} different nodes of this fleet takes more than the {REQUEST_WORK_MAX} steps" in said
+    assert (
+        f"on the {CLASSES} kinds of nodes in this fleet takes more than {REQUEST_WORK_MAX} steps,"
+        in said
+    )
     assert "simplify engine main, member Standalone, request gpu, selector 1 (" in said
     assert places(decision) == []
 
 
-def test_a_selector_that_is_stopped_at_once_is_little_work() -> None:
-    """A version cannot be looked up among constants: a mistake, but none that takes time."""
+def test_a_selector_that_fails_at_once_is_little_work() -> None:
+    """The engine cannot look up a version among constants: an error, but a cheap one."""
     stopped = 'device.attributes["gpu.nvidia.com"].v in ["9.0.0"]'
     entry = replace(gpu(), attributes=(("v", "version", "9.0.0"),))
     assert 0 < compile_selector(stopped).match(entry).work < 50
 
 
 @pytest.mark.slow
-def test_what_runs_of_it_stays() -> None:
+def test_running_replicas_of_such_a_deployment_stay() -> None:
     world = large_fleet()
     put_replicas(world, deployment(want=2), "c-00/0", "c-01/0")
-    assert actions(decided(world, hungry(name="m", want=2))) == {"c-00/0": "Keep", "c-01/0": "Keep"}
+    assert actions(decided(world, hungry(name="m", want=2))) == {
+        "c-00/0": "Keep",
+        "c-01/0": "Keep",
+    }
 
 
 @pytest.mark.slow
-def test_the_answer_is_the_same_when_all_was_evaluated_before() -> None:
+def test_the_decision_does_not_depend_on_cached_evaluations() -> None:
     first, again = decided(large_fleet(), hungry()), decided(large_fleet(), hungry())
     forget(device_matching.member_need)
     forget(_compile)
     assert first == again == decided(large_fleet(), hungry())
 
 
-def test_selectors_that_a_small_fleet_can_bear_are_used() -> None:
+def test_selectors_within_the_budget_of_a_small_fleet_are_used() -> None:
     world = fleet(cluster("a", pool("p", 4, *devices(0)[:1])))
     assert places(decided(world, hungry())) == ["a/0"]
 
@@ -109,7 +131,14 @@ def test_selectors_that_a_small_fleet_can_bear_are_used() -> None:
 def others(dice: random.Random) -> list[DeploymentView]:
     return [
         deployment(
-            engine("main", alone(ask(at_least(f"{dice.randint(70, 100)}Gi"), count=dice.randint(1, 8)))),
+            engine(
+                "main",
+                alone(
+                    ask(
+                        at_least(f"{dice.randint(70, 100)}Gi"), count=dice.randint(1, 8)
+                    )
+                ),
+            ),
             name=f"d-{n}",
             want=dice.randint(1, 6),
         )
@@ -120,21 +149,30 @@ def others(dice: random.Random) -> list[DeploymentView]:
 @pytest.mark.slow
 @random_cases(10)
 @given(seed=st.integers(0, 1_000_000))
-def test_all_others_of_its_batch_are_decided_as_if_it_were_not_there(seed: int) -> None:
+def test_the_rest_of_the_batch_is_decided_as_without_it(seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311 - repeatable on purpose
     asked = [ScheduleRequest(f"ask-{view.name}", view) for view in others(dice)]
     with_it = list(asked)
-    with_it.insert(dice.randint(0, len(asked)), ScheduleRequest("ask-hungry", hungry(want=3)))
-    without = {decision.request_id: decision for decision in decide(large_fleet(), asked, NOW)}
-    beside = {decision.request_id: decision for decision in decide(large_fleet(), with_it, NOW)}
+    with_it.insert(
+        dice.randint(0, len(asked)), ScheduleRequest("ask-hungry", hungry(want=3))
+    )
+    without = {
+        decision.request_id: decision for decision in decide(large_fleet(), asked, NOW)
+    }
+    beside = {
+        decision.request_id: decision
+        for decision in decide(large_fleet(), with_it, NOW)
+    }
     refused = beside.pop("ask-hungry")
     assert condition(refused) == ("False", "InvalidNodeSelector")
     assert beside == without
 
 
 @pytest.mark.slow
-def test_a_batch_ends_when_its_selectors_took_too_much_and_the_next_one_goes_on() -> None:
-    asked = [ScheduleRequest(f"ask-{n}", hungry(f"d-{n}", seed=n + 1)) for n in range(4)]
+def test_a_batch_ends_at_its_work_limit_and_the_next_one_continues() -> None:
+    asked = [
+        ScheduleRequest(f"ask-{n}", hungry(f"d-{n}", seed=n + 1)) for n in range(4)
+    ]
     asked.append(ScheduleRequest("ask-plain", deployment(name="plain")))
     whole = decide(large_fleet(), asked, NOW)
     world, rest, batches = large_fleet(), list(asked), []
@@ -148,7 +186,9 @@ def test_a_batch_ends_when_its_selectors_took_too_much_and_the_next_one_goes_on(
         rest = rest[len(batch) :]
     assert len(batches) > 1
     assert batches[0] == BATCH_WORK_MAX // REQUEST_WORK_MAX
-    assert [(d.request_id, d.placements, d.conditions) for d in found] == [(d.request_id, d.placements, d.conditions) for d in whole]
+    assert [(d.request_id, d.placements, d.conditions) for d in found] == [
+        (d.request_id, d.placements, d.conditions) for d in whole
+    ]
 
 
 @pytest.mark.slow
@@ -157,13 +197,18 @@ def test_a_batch_does_not_pay_twice_for_one_template() -> None:
     assert len(decide_some(large_fleet(), asked, NOW)) == len(asked)
 
 
-def test_selectors_that_cost_too_much_together_are_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Admission refuses them; what was sent around it does not reach a device."""
+def test_selectors_that_cost_too_much_together_are_not_evaluated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Admission refuses them; a deployment that bypassed it does not reach a device."""
     view = hungry(selectors=30)
     monkeypatch.setattr("scheduler.cel.selector.Selector.match", None)
     decision = decided(fleet(cluster("a", 4)), view)
     assert condition(decision) == ("False", "InvalidNodeSelector")
-    assert f"units or more, {SELECTORS_COST_MAX} are allowed; simplify engine main, member Standalone, request gpu" in message(decision)
+    assert (
+        f"units or more, {SELECTORS_COST_MAX} are allowed; simplify engine main, "
+        "member Standalone, request gpu" in message(decision)
+    )
 
 
 @pytest.mark.slow
@@ -175,18 +220,41 @@ def test_a_policy_that_lets_one_selector_cost_more_lets_all_cost_more() -> None:
 
 def test_only_the_first_selectors_that_do_not_compile_are_compiled() -> None:
     wrong = [f"nosuch{n}" for n in range(100)]
-    said = device_matching.selector_problems([engine("main", alone(ask(*wrong)))], MatchRules())
+    said = device_matching.selector_problems(
+        [engine("main", alone(ask(*wrong)))], MatchRules()
+    )
     assert len(said) == SELECTORS_REFUSED_MAX + 1
-    assert said[-1] == "16 selectors do not compile; fix these first, those after them were not checked"
+    assert (
+        said[-1]
+        == "16 selectors do not compile; fix these first, the selectors after them were not checked"
+    )
 
 
 def test_an_exact_search_counts_as_work() -> None:
-    """Two requests that only another order could serve; and sixteen that no order serves, which takes a long search to find out."""
-    entries = tuple(gpu("80Gi", 3, name=f"g-{n}", device_class=f"class-{n}") for n in range(16))
-    world = fleet(*(cluster(f"c-{n}", pool("p", 4, *entries, gpu(f"{n}Mi", 1, name="other", device_class="o"))) for n in range(40)))
+    """Two requests that only another order can serve, and sixteen that no order serves,
+    which takes a long search.
+    """
+    entries = tuple(
+        gpu("80Gi", 3, name=f"g-{n}", device_class=f"class-{n}") for n in range(16)
+    )
+    world = fleet(
+        *(
+            cluster(
+                f"c-{n}",
+                pool(
+                    "p", 4, *entries, gpu(f"{n}Mi", 1, name="other", device_class="o")
+                ),
+            )
+            for n in range(40)
+        )
+    )
     view = deployment(
         engine(
-            "main", alone(*(ask(at_least("80Gi"), count=2, name=f"r-{n}") for n in range(15)), ask(at_least("80Gi"), count=4, name="big"))
+            "main",
+            alone(
+                *(ask(at_least("80Gi"), count=2, name=f"r-{n}") for n in range(15)),
+                ask(at_least("80Gi"), count=4, name="big"),
+            ),
         )
     )
     with effort_below(500):
@@ -197,36 +265,67 @@ def test_an_exact_search_counts_as_work() -> None:
 @pytest.mark.parametrize(
     ("view", "said"),
     [
-        (deployment(*(engine(f"e-{n}") for n in range(9))), "engines: must have at most 8 items, got 9"),
-        (deployment(engine("main", *(alone(ask("true")) for _ in range(3)))), "engines[0].members: must have at most 2 items, got 3"),
         (
-            deployment(engine("main", alone(*(ask("true", name=f"r-{n}") for n in range(17))))),
+            deployment(*(engine(f"e-{n}") for n in range(9))),
+            "engines: must have at most 8 items, got 9",
+        ),
+        (
+            deployment(engine("main", *(alone(ask("true")) for _ in range(3)))),
+            "engines[0].members: must have at most 2 items, got 3",
+        ),
+        (
+            deployment(
+                engine("main", alone(*(ask("true", name=f"r-{n}") for n in range(17))))
+            ),
             "requests: must have at most 16 items, got 17",
         ),
-        (deployment(engine("main", alone(ask("x" * 32_769)))), "engines: their selectors together must be at most 32768 bytes, got 32769"),
+        (
+            deployment(engine("main", alone(ask("x" * 32_769)))),
+            "engines: all selectors together must be at most 32768 bytes, got 32769",
+        ),
     ],
 )
-def test_a_request_that_no_manifest_makes_is_refused_before_it_is_decided(view: DeploymentView, said: str) -> None:
+def test_a_request_beyond_manifest_limits_is_rejected(
+    view: DeploymentView, said: str
+) -> None:
     with pytest.raises(ValueError, match=said.replace("[", r"\[").replace("]", r"\]")):
         read_need(to_wire(view))
 
 
 @pytest.mark.parametrize("each", [0, 7, 11])
-def test_a_search_for_an_assignment_is_work(each: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_for_an_assignment_is_work(
+    each: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(device_matching, "_WORK_PER_STEP", each)
-    node = pool("p", 1, gpu("80Gi", 3, name="a", device_class="a"), gpu("80Gi", 3, name="b", device_class="b"))
-    requests = tuple(ask(at_least("80Gi"), count=count, name=f"r{at}") for at, count in enumerate((3, 2, 2)))
+    node = pool(
+        "p",
+        1,
+        gpu("80Gi", 3, name="a", device_class="a"),
+        gpu("80Gi", 3, name="b", device_class="b"),
+    )
+    requests = tuple(
+        ask(at_least("80Gi"), count=count, name=f"r{at}")
+        for at, count in enumerate((3, 2, 2))
+    )
     need = device_matching.MemberNeed(requests, MatchRules())
-    selectors = sum(selector.match(entry).work for (selector,) in need.selectors for entry in node.device_set.entries)
+    selectors = sum(
+        selector.match(entry).work
+        for (selector,) in need.selectors
+        for entry in node.device_set.entries
+    )
     _, steps = assign_exactly([[True, True]] * 3, [3, 2, 2], [3, 3], ["a", "b"], [0, 0])
     assert steps > 2
     assert need.fit(node.device_set).work == selectors + steps * each
 
 
-def test_selectors_that_took_too_much_on_one_node_are_not_evaluated_further(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selectors_over_the_limit_on_one_node_are_not_evaluated_further(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(device_matching, "REQUEST_WORK_MAX", 100)
     forget(device_matching.member_need)
-    need = device_matching.member_need((ask(*(dear(9_000 + n) for n in range(3))),), MatchRules())
+    need = device_matching.member_need(
+        (ask(*(dear(9_000 + n) for n in range(3))),), MatchRules()
+    )
     evaluated: list[DeviceEntry] = []
     match = Selector.match
 

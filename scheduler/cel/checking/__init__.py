@@ -1,1 +1,1 @@
-"""Static types of a selector: what Kubernetes would reject is rejected here before anything runs."""
+"""Static types of a selector: reject selectors that Kubernetes would reject."""

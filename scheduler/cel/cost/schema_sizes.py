@@ -1,4 +1,4 @@
-"""The largest sizes that Kubernetes allows in the device a selector reads.
+"""The largest sizes that Kubernetes allows in a device.
 
 They are validation limits of ResourceSlice, so the estimate may rely on them.
 """
@@ -17,42 +17,47 @@ NAMES_MAX = 32
 
 
 @dataclass(frozen=True)
-class _Shape:
-    """Largest size of a value, and the shapes of what it holds."""
+class _SchemaShape:
+    """The largest size of a value, and the shapes of its content."""
 
     high: int
-    key: _Shape | None = None
-    value: _Shape | None = None
-    fields: dict[str, _Shape] = field(default_factory=dict)
+    key: _SchemaShape | None = None
+    value: _SchemaShape | None = None
+    fields: dict[str, _SchemaShape] = field(default_factory=dict)
 
 
-_ATTRIBUTE = _Shape(ATTRIBUTE_VALUE_MAX)
-_QUANTITY = _Shape(0)
-_IDENTIFIER = _Shape(IDENTIFIER_MAX)
-_DOMAIN = _Shape(DOMAIN_MAX)
-_DEVICE = _Shape(
+_ATTRIBUTE = _SchemaShape(ATTRIBUTE_VALUE_MAX)
+_QUANTITY = _SchemaShape(0)
+_IDENTIFIER = _SchemaShape(IDENTIFIER_MAX)
+_DOMAIN = _SchemaShape(DOMAIN_MAX)
+_DEVICE = _SchemaShape(
     0,
     fields={
-        "driver": _Shape(DRIVER_MAX),
-        "attributes": _Shape(NAMES_MAX, _DOMAIN, _Shape(NAMES_MAX, _IDENTIFIER, _ATTRIBUTE)),
-        "capacity": _Shape(NAMES_MAX, _DOMAIN, _Shape(NAMES_MAX, _IDENTIFIER, _QUANTITY)),
+        "driver": _SchemaShape(DRIVER_MAX),
+        "allowMultipleAllocations": _SchemaShape(1),
+        "attributes": _SchemaShape(
+            NAMES_MAX, _DOMAIN, _SchemaShape(NAMES_MAX, _IDENTIFIER, _ATTRIBUTE)
+        ),
+        "capacity": _SchemaShape(
+            NAMES_MAX, _DOMAIN, _SchemaShape(NAMES_MAX, _IDENTIFIER, _QUANTITY)
+        ),
     },
 )
 
 
 def size_at(path: tuple[str, ...]) -> Size | None:
-    """The size of the value a path leads to.
+    """Return the size of the value that a path leads to.
 
     Args:
-        path: `device`, then field names, `@keys`, `@values` or `@items`.
+        path: `device`, then field names, `@keys`, `@values`, `@items` or `@indices`.
 
     Returns:
-        Its range, or None where the schema says nothing.
+        Its range, or None if the schema does not know it.
 
     """
     if not path or path[0] != "device":
         return None
-    shape: _Shape | None = _DEVICE
+    shape: _SchemaShape | None = _DEVICE
     for name in path[1:]:
         if shape is None:
             return None

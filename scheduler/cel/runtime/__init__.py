@@ -1,1 +1,1 @@
-"""Running a checked selector against one device: values, functions, conversions, and the stack machine."""
+"""Evaluation of a checked selector: values, functions, conversions, and the machine."""

@@ -1,9 +1,12 @@
-"""A quantity as Kubernetes holds it, which is more than its value.
+"""A quantity in the representation that Kubernetes uses.
 
-Kubernetes keeps a quantity either as a 64-bit number with a power of ten or as a big decimal. The value is the same, but only
-the first form is an integer to `isInteger()` and `asInteger()`: `quantity("1.5Gi").isInteger()` is false on a real cluster. The
-form even changes while a selector runs, because comparing with a decimal turns the receiver into one, and adding to a decimal
-changes it in place. A selector that depends on any of this must get the cluster's answer, so the form is modelled as it is.
+Kubernetes represents a quantity either as a 64-bit number with a power of ten or as a
+big decimal. The value is the same, but only the first representation is an integer to
+`isInteger()` and `asInteger()`: `quantity("1.5Gi").isInteger()` is false on a real
+cluster. The representation even changes during an evaluation: comparing with a decimal
+makes the receiver a decimal, and adding to a decimal changes it in place. A selector
+that depends on this must have the same result as on the cluster, so this module models
+the representation.
 """
 
 from __future__ import annotations
@@ -12,13 +15,18 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
-from api_types.text.quantity import BINARY_CEILING_NANO, NANO_PER_UNIT, parse_quantity, split_quantity
-from scheduler.cel.errors import EvalError
+from api_types.text.quantity import (
+    BINARY_CEILING_NANO,
+    NANO_PER_UNIT,
+    parse_quantity,
+    split_quantity,
+)
+from scheduler.cel.errors import Aborted
 
 _INT64_MAX = 2**63 - 1
 _INT64_MIN = -(2**63)
 
-# Digits that Kubernetes trusts to fit its 64-bit form without trying, decimal and binary.
+# Decimal and binary digits that Kubernetes expects to fit its 64-bit form.
 _DECIMAL_DIGITS = 18
 _BINARY_DIGITS = 15
 _NANO_SCALE = -9
@@ -30,7 +38,10 @@ _POWER_MIN = -323
 
 @dataclass(slots=True)
 class _Number:
-    """What a quantity points to. Several amounts share it once one was computed from a decimal."""
+    """The content of a quantity.
+
+    Quantities that are computed from a decimal share it.
+    """
 
     nano: int
     unscaled: int
@@ -38,38 +49,46 @@ class _Number:
     decimal: bool
 
 
-class Amount:
+class CelQuantity:
     """A quantity during one evaluation.
 
     Attributes:
-        computed: it is the result of `add` or `sub`. Kubernetes does not take such a one as the right side of `==`.
-        published: it belongs to the device. In the cluster others read it too.
+        computed: it is the result of `add` or `sub`. Kubernetes does not accept it as the right
+            side of `==`.
+        published: it belongs to the device. In the cluster, other selectors read it too.
 
     """
 
     __slots__ = ("_number", "computed", "published")
 
-    def __init__(self, number: _Number, *, computed: bool = False, published: bool = False) -> None:
+    def __init__(
+        self, number: _Number, *, computed: bool = False, published: bool = False
+    ) -> None:
         self._number = number
         self.computed = computed
         self.published = published
 
     def __str__(self) -> str:
         whole, rest = divmod(abs(self.nano), NANO_PER_UNIT)
-        return f"{'-' if self.nano < 0 else ''}{whole}" + (f".{rest:09}".rstrip("0") if rest else "")
+        return f"{'-' if self.nano < 0 else ''}{whole}" + (
+            f".{rest:09}".rstrip("0") if rest else ""
+        )
 
     @property
     def nano(self) -> int:
-        """Value in nano-units."""
+        """Return the value in nano-units."""
         return self._number.nano
 
-    def rank(self, other: Amount) -> int:
-        """Order against another: -1, 0 or 1. Beside a decimal this one becomes a decimal as well."""
+    def rank(self, other: CelQuantity) -> int:
+        """Compare with another amount; return -1, 0 or 1.
+
+        If the other amount is a decimal, this one becomes a decimal.
+        """
         self._number.decimal = self._number.decimal or other._number.decimal
         return (self.nano > other.nano) - (self.nano < other.nano)
 
     def as_int64(self) -> int | None:
-        """The value as a 64-bit integer, or None if Kubernetes would not say."""
+        """Return the value as a 64-bit integer, or None if Kubernetes does not."""
         number = self._number
         if number.decimal or number.scale < 0:
             return None
@@ -77,7 +96,7 @@ class Amount:
         return value if _INT64_MIN <= value <= _INT64_MAX else None
 
     def as_float(self) -> float:
-        """The nearest double, computed in the same two steps as Kubernetes does."""
+        """Return the nearest double, computed in the same two steps as in Kubernetes."""
         number = self._number
         try:
             base = float(number.unscaled)
@@ -85,23 +104,36 @@ class Amount:
             base = math.inf if number.unscaled > 0 else -math.inf
         return base if number.scale == 0 else base * _power_of_ten(number.scale)
 
-    def plus(self, other: Amount, sign: int) -> Amount | EvalError:
-        """The sum, or the difference if `sign` is -1.
+    def plus(self, other: CelQuantity, sign: int) -> CelQuantity:
+        """Return the sum as a computed amount, or the difference if `sign` is -1.
 
-        Returns:
-            A computed amount. An error value where Kubernetes would change a device that others read too.
+        Raises:
+            Aborted: Kubernetes would change the device, which later selectors read too.
 
         """
         number, added = self._number, other._number
-        if not number.decimal and not added.decimal and (total := _sum(number, added, sign)) is not None:
-            return Amount(total, computed=True)
+        if (
+            not number.decimal
+            and not added.decimal
+            and (total := _sum(number, added, sign)) is not None
+        ):
+            return CelQuantity(total, computed=True)
         if number.decimal and self.published:
-            return EvalError(f"quantity {self} is a decimal, and Kubernetes would change the device by adding to it")
+            raise Aborted(
+                f"quantity {self} is a decimal, and Kubernetes would change the device "
+                "by adding to it"
+            )
         scale = min(number.scale, added.scale)
         result = number if number.decimal else _copy(number)
-        result.unscaled = number.unscaled * 10 ** (number.scale - scale) + sign * added.unscaled * 10 ** (added.scale - scale)
-        result.nano, result.scale, result.decimal = number.nano + sign * added.nano, scale, True
-        return Amount(result, computed=True)
+        result.unscaled = number.unscaled * 10 ** (
+            number.scale - scale
+        ) + sign * added.unscaled * 10 ** (added.scale - scale)
+        result.nano, result.scale, result.decimal = (
+            number.nano + sign * added.nano,
+            scale,
+            True,
+        )
+        return CelQuantity(result, computed=True)
 
 
 def _copy(number: _Number) -> _Number:
@@ -109,7 +141,7 @@ def _copy(number: _Number) -> _Number:
 
 
 def _sum(a: _Number, b: _Number, sign: int) -> _Number | None:
-    """Add in the 64-bit form, or None if it overflows on the way."""
+    """Add in the 64-bit form, or return None if it overflows on the way."""
     if b.unscaled == 0:
         return _copy(a)
     if a.unscaled == 0:
@@ -117,13 +149,18 @@ def _sum(a: _Number, b: _Number, sign: int) -> _Number | None:
     scale = min(a.scale, b.scale)
     left = a.unscaled * 10 ** (a.scale - scale)
     right = sign * b.unscaled * 10 ** (b.scale - scale)
-    if not all(_INT64_MIN <= part <= _INT64_MAX for part in (left, right, left + right)):
+    if not all(
+        _INT64_MIN <= part <= _INT64_MAX for part in (left, right, left + right)
+    ):
         return None
     return _Number(a.nano + sign * b.nano, left + right, scale, decimal=False)
 
 
 def _power_of_ten(scale: int) -> float:
-    """Compute 10^scale as Go does, from two table entries: above 10^31 that is not always the nearest double."""
+    """Compute 10^scale from two table entries, as Go does.
+
+    Above 10^31 the result is not always the nearest double.
+    """
     if scale > _POWER_MAX:
         return math.inf
     if scale < _POWER_MIN:
@@ -134,19 +171,18 @@ def _power_of_ten(scale: int) -> float:
     return float(f"1e{32 * coarse}") * float(f"1e{fine}")
 
 
-def amount_of_int(value: int) -> Amount:
-    """A whole number as a quantity."""
-    return Amount(_Number(value * NANO_PER_UNIT, value, 0, decimal=False))
+def amount_of_int(value: int) -> CelQuantity:
+    return CelQuantity(_Number(value * NANO_PER_UNIT, value, 0, decimal=False))
 
 
-def parse_amount(text: str, *, published: bool = False) -> Amount:
-    """Read quantity text together with the form Kubernetes would give it.
+def parse_amount(text: str, *, published: bool = False) -> CelQuantity:
+    """Read the text of a quantity in the form in which Kubernetes holds it.
 
     Raises:
         ValueError: as `parse_quantity`.
 
     """
-    return Amount(_copy(_read(text)), published=published)
+    return CelQuantity(_copy(_read(text)), published=published)
 
 
 @lru_cache(maxsize=2_048)

@@ -1,4 +1,4 @@
-"""Conversions between CEL types: `int`, `uint`, `double`, `string`, `bytes`, `bool`, `duration`, `timestamp`."""
+"""Conversions between CEL types."""
 
 from __future__ import annotations
 
@@ -9,7 +9,16 @@ from typing import Any
 
 from scheduler.cel.errors import EvalError
 from scheduler.cel.runtime import times
-from scheduler.cel.runtime.values import INT64_MAX, INT64_MIN, UINT64_MAX, Duration, Timestamp, Uint, type_name
+from scheduler.cel.runtime.networks import Cidr, Ip
+from scheduler.cel.runtime.values import (
+    INT64_MAX,
+    INT64_MIN,
+    UINT64_MAX,
+    Duration,
+    Timestamp,
+    Uint,
+    type_name,
+)
 
 _SIGNED = re.compile(r"[+-]?[0-9]+\Z")
 _UNSIGNED = re.compile(r"[0-9]+\Z")
@@ -17,10 +26,11 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z"
 _TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
 _FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
 
-# Longer digits cannot fit 64 bits, and Python refuses to read thousands of them.
+# A longer number does not fit into 64 bits, and Python refuses to convert thousands of
+# digits.
 _DIGITS_MAX = 40
 
-# Go's %g uses exponents from here on.
+# Outside this range, Go's `%g` uses exponents.
 _EXPONENT_MIN = -4
 _EXPONENT_MAX = 6
 
@@ -30,7 +40,7 @@ def _fails(value: Any, wanted: str) -> EvalError:
 
 
 def to_int(value: Any) -> Any:
-    """`int(value)`; doubles are truncated, timestamps give seconds, durations nanoseconds."""
+    """Return `int(value)`; timestamps become seconds, durations nanoseconds."""
     kind = type(value)
     if kind is int:
         return value
@@ -51,7 +61,7 @@ def to_int(value: Any) -> Any:
 
 
 def to_uint(value: Any) -> Any:
-    """`uint(value)`."""
+    """Return `uint(value)`."""
     kind = type(value)
     if kind is Uint:
         return value
@@ -59,7 +69,11 @@ def to_uint(value: Any) -> Any:
         return Uint(value) if value >= 0 else EvalError("unsigned integer overflow")
     if kind is float:
         inside = math.isfinite(value) and 0 <= value < float(UINT64_MAX)
-        return Uint(math.trunc(value)) if inside else EvalError("unsigned integer overflow")
+        return (
+            Uint(math.trunc(value))
+            if inside
+            else EvalError("unsigned integer overflow")
+        )
     if kind is str and _UNSIGNED.match(value):
         number = _whole(value)
         if number is not None and number <= UINT64_MAX:
@@ -75,7 +89,7 @@ def _whole(text: str) -> int | None:
 
 
 def to_double(value: Any) -> Any:
-    """`double(value)`."""
+    """Return `double(value)`."""
     kind = type(value)
     if kind in (float, int, Uint):
         return float(value)
@@ -83,13 +97,17 @@ def to_double(value: Any) -> Any:
         number = float(value)
         if math.isfinite(number):
             return number
-    if kind is str and value.lstrip("+-").lower() in ("inf", "infinity", "nan") and value[1:2] not in ("+", "-"):
+    if (
+        kind is str
+        and value.lstrip("+-").lower() in ("inf", "infinity", "nan")
+        and value[1:2] not in ("+", "-")
+    ):
         return float(value)
     return _fails(value, "double")
 
 
 def _double_text(value: float) -> str:
-    """A double in the notation of Go's `%g`."""
+    """Return a double in the notation of Go's `%g`."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -99,14 +117,18 @@ def _double_text(value: float) -> str:
     sign = "-" if mantissa.startswith("-") else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")
     digits = (whole + fraction).lstrip("0")
-    point = len(whole) + int(exponent_text or "0") - (len(whole + fraction) - len(digits))
+    point = (
+        len(whole) + int(exponent_text or "0") - (len(whole + fraction) - len(digits))
+    )
     digits = digits.rstrip("0") or "0"
     if value == 0:
         return f"{sign}0"
     exponent = point - 1
     if exponent < _EXPONENT_MIN or exponent >= _EXPONENT_MAX:
         tail = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{sign}{digits[0]}{tail}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+        return (
+            f"{sign}{digits[0]}{tail}e{'-' if exponent < 0 else '+'}{abs(exponent):02}"
+        )
     if point <= 0:
         return f"{sign}0.{'0' * -point}{digits}"
     whole = digits[:point].ljust(point, "0")
@@ -114,7 +136,7 @@ def _double_text(value: float) -> str:
 
 
 def to_string(value: Any) -> Any:
-    """`string(value)`."""
+    """Return `string(value)`."""
     kind = type(value)
     if kind is str:
         return value
@@ -133,18 +155,20 @@ def to_string(value: Any) -> Any:
         return times.format_duration(value)
     if kind is Timestamp:
         return times.format_timestamp(value)
+    if kind is Ip or kind is Cidr:
+        return str(value)
     return _fails(value, "string")
 
 
 def to_bytes(value: Any) -> Any:
-    """`bytes(value)`."""
+    """Return `bytes(value)`."""
     if type(value) is str:
         return value.encode("utf-8", "surrogatepass")
     return value if type(value) is bytes else _fails(value, "bytes")
 
 
 def to_bool(value: Any) -> Any:
-    """`bool(value)`."""
+    """Return `bool(value)`."""
     if type(value) is bool:
         return value
     if type(value) is str and value in _TRUE | _FALSE:
@@ -153,19 +177,25 @@ def to_bool(value: Any) -> Any:
 
 
 def to_duration(value: Any) -> Any:
-    """`duration(value)`."""
+    """Return `duration(value)`."""
     if type(value) is str:
         return times.parse_duration(value)
-    return value if type(value) is Duration else _fails(value, "google.protobuf.Duration")
+    return (
+        value if type(value) is Duration else _fails(value, "google.protobuf.Duration")
+    )
 
 
 def to_timestamp(value: Any) -> Any:
-    """`timestamp(value)`; a number is seconds since 1970."""
+    """Return `timestamp(value)`; a number means seconds since 1970."""
     if type(value) is str:
         return times.parse_timestamp(value)
     if type(value) is int:
         return times.timestamp(value * times.NANOS_PER_SECOND)
-    return value if type(value) is Timestamp else _fails(value, "google.protobuf.Timestamp")
+    return (
+        value
+        if type(value) is Timestamp
+        else _fails(value, "google.protobuf.Timestamp")
+    )
 
 
 IMPLEMENTATIONS: dict[str, Callable[..., Any]] = {

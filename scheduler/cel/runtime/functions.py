@@ -1,7 +1,8 @@
 """Every function and operator by its CEL name.
 
-The checker guarantees that a function gets the right number of arguments; their types may still be wrong wherever an attribute is
-involved, so every function checks them and returns an error value. No function raises for what a user wrote.
+The checker guarantees the number of arguments of a call. The type of an attribute is
+unknown to the checker, so every function checks the types of its arguments and returns
+an error value. No function raises an exception because of a user's text.
 """
 
 from __future__ import annotations
@@ -9,14 +10,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from scheduler.cel.runtime import conversions, kubernetes_functions, list_functions, operators, text_functions
+from scheduler.cel.runtime import (
+    conversions,
+    format_texts,
+    formats,
+    kubernetes_functions,
+    list_functions,
+    networks,
+    operators,
+    optionals,
+    text_functions,
+    time_parts,
+    urls,
+)
 from scheduler.cel.runtime.values import MapValue, TypeValue, no_overload, type_name
 
 Function = Callable[..., Any]
 
 
 def _size(value: Any) -> Any:
-    """Characters, bytes, elements or entries."""
+    """Return the number of characters, bytes, elements or entries."""
     if type(value) is MapValue:
         return len(value.entries)
     return len(value) if type(value) in (str, bytes, list) else no_overload(value)
@@ -35,17 +48,23 @@ _IMPLEMENTATIONS: dict[str, Function] = {
     **text_functions.IMPLEMENTATIONS,
     **list_functions.IMPLEMENTATIONS,
     **kubernetes_functions.IMPLEMENTATIONS,
+    **optionals.IMPLEMENTATIONS,
+    **networks.IMPLEMENTATIONS,
+    **urls.IMPLEMENTATIONS,
+    **formats.IMPLEMENTATIONS,
+    **format_texts.IMPLEMENTATIONS,
+    **time_parts.IMPLEMENTATIONS,
 }
+_BY_OVERLOAD: dict[str, Function] = {**list_functions.SUMS, **networks.BY_OVERLOAD}
 
 
 def implementation(name: str, overloads: tuple[str, ...]) -> Function:
-    """Give the implementation of a function or operator.
+    """Return the implementation of a function or operator.
 
     Args:
         name: its CEL name, such as `_+_` or `sets.contains`; the checker accepts no other.
         overloads: ids of the declarations that fit the arguments.
 
     """
-    # The sum of an empty list depends on the type it has been declared with.
-    by_overload = list_functions.SUMS.get(overloads[0]) if len(overloads) == 1 else None
-    return by_overload or _IMPLEMENTATIONS[name]
+    found = _BY_OVERLOAD.get(overloads[0]) if len(overloads) == 1 else None
+    return found or _IMPLEMENTATIONS[name]

@@ -7,9 +7,9 @@ from typing import Any
 
 from api_types.text.quantity import DeclinedQuantity
 from scheduler.cel.errors import EvalError
-from scheduler.cel.runtime.amounts import Amount, amount_of_int, parse_amount
+from scheduler.cel.runtime.amounts import CelQuantity, amount_of_int, parse_amount
 from scheduler.cel.runtime.values import INT64_MAX, UINT64_MAX, no_overload
-from scheduler.kubernetes.semver import Version, parse_version
+from scheduler.kubernetes.semver import SemanticVersion, parse_version
 
 Function = Callable[..., Any]
 
@@ -38,7 +38,8 @@ def _is_quantity(text: Any) -> Any:
     try:
         parse_amount(text)
     except DeclinedQuantity as declined:
-        # To Kubernetes it is one. False could make a selector true here that is false there; an error cannot.
+        # Kubernetes accepts it. If this returned false, a selector could be true here
+        # and false in Kubernetes. An error prevents that.
         return EvalError(str(declined))
     except ValueError:
         return False
@@ -51,14 +52,14 @@ def _is_semver(text: Any, normalise: Any = False) -> Any:
     return not isinstance(_semver(text, normalise), EvalError)
 
 
-def _of_amount(answer: Callable[[Amount], Any]) -> Function:
+def _of_amount(answer: Callable[[CelQuantity], Any]) -> Function:
     def ask(amount: Any) -> Any:
-        return answer(amount) if type(amount) is Amount else no_overload(amount)
+        return answer(amount) if type(amount) is CelQuantity else no_overload(amount)
 
     return ask
 
 
-def _as_integer(amount: Amount) -> Any:
+def _as_integer(amount: CelQuantity) -> Any:
     value = amount.as_int64()
     return EvalError("cannot convert value to integer") if value is None else value
 
@@ -67,7 +68,7 @@ def _plus(sign: int) -> Function:
     def total(amount: Any, other: Any) -> Any:
         if type(other) is int:
             other = amount_of_int(other)
-        if type(amount) is not Amount or type(other) is not Amount:
+        if type(amount) is not CelQuantity or type(other) is not CelQuantity:
             return no_overload(amount, other)
         return amount.plus(other, sign)
 
@@ -78,18 +79,18 @@ def _rank(accept: Callable[[int], Any]) -> Function:
     """Compare two quantities or two versions."""
 
     def rank(a: Any, b: Any) -> Any:
-        if type(a) is Amount and type(b) is Amount:
+        if type(a) is CelQuantity and type(b) is CelQuantity:
             return accept(a.rank(b))
-        if type(a) is Version and type(b) is Version:
+        if type(a) is SemanticVersion and type(b) is SemanticVersion:
             return accept((a > b) - (a < b))
         return no_overload(a, b)
 
     return rank
 
 
-def _of_version(answer: Callable[[Version], int]) -> Function:
+def _of_version(answer: Callable[[SemanticVersion], int]) -> Function:
     def ask(version: Any) -> Any:
-        if type(version) is not Version:
+        if type(version) is not SemanticVersion:
             return no_overload(version)
         number = answer(version)
         # Kubernetes reads the 64 unsigned bits as a signed number.
@@ -104,7 +105,7 @@ IMPLEMENTATIONS: dict[str, Function] = {
     "sign": _of_amount(lambda amount: (amount.nano > 0) - (amount.nano < 0)),
     "isInteger": _of_amount(lambda amount: amount.as_int64() is not None),
     "asInteger": _of_amount(_as_integer),
-    "asApproximateFloat": _of_amount(Amount.as_float),
+    "asApproximateFloat": _of_amount(CelQuantity.as_float),
     "add": _plus(1),
     "sub": _plus(-1),
     "semver": _semver,

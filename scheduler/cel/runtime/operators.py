@@ -1,6 +1,7 @@
-"""What each operator does with values: arithmetic, order, membership, indexing.
+"""The operators: arithmetic, order, membership, indexing.
 
-An operator takes any values and gives an error value for those it is not defined for; it never raises.
+An operator accepts any values and never raises. It returns an error value for operands
+for which it is not defined.
 """
 
 from __future__ import annotations
@@ -32,11 +33,15 @@ def _int(value: int) -> int | EvalError:
 
 
 def _uint(value: int) -> Uint | EvalError:
-    return Uint(value) if 0 <= value <= UINT64_MAX else EvalError("unsigned integer overflow")
+    return (
+        Uint(value)
+        if 0 <= value <= UINT64_MAX
+        else EvalError("unsigned integer overflow")
+    )
 
 
 def add(a: Any, b: Any) -> Any:
-    """`a + b`."""
+    """Return `a + b`."""
     kind, other = type(a), type(b)
     if kind is other:
         if kind is int:
@@ -53,7 +58,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 def subtract(a: Any, b: Any) -> Any:
-    """`a - b`."""
+    """Return `a - b`."""
     kind, other = type(a), type(b)
     if kind is other:
         if kind is int:
@@ -70,7 +75,7 @@ def subtract(a: Any, b: Any) -> Any:
 
 
 def multiply(a: Any, b: Any) -> Any:
-    """`a * b`."""
+    """Return `a * b`."""
     kind = type(a)
     if kind is type(b):
         if kind is int:
@@ -83,22 +88,30 @@ def multiply(a: Any, b: Any) -> Any:
 
 
 def divide(a: Any, b: Any) -> Any:
-    """`a / b`; whole numbers round towards zero."""
+    """Return `a / b`; whole numbers round towards zero."""
     kind = type(a)
     if kind is not type(b) or kind not in (int, Uint, float):
         return no_overload(a, b)
     if kind is float:
         if b == 0:
-            return math.nan if a == 0 or a != a else math.copysign(math.inf, a) * math.copysign(1.0, b)  # noqa: PLR0124 - NaN
+            return (
+                math.nan
+                if a == 0 or a != a  # noqa: PLR0124 - NaN
+                else math.copysign(math.inf, a) * math.copysign(1.0, b)
+            )
         return a / b
     if b == 0:
         return EvalError("division by zero")
     quotient = abs(a) // abs(b)
-    return _int(quotient if (a < 0) == (b < 0) else -quotient) if kind is int else _uint(quotient)
+    return (
+        _int(quotient if (a < 0) == (b < 0) else -quotient)
+        if kind is int
+        else _uint(quotient)
+    )
 
 
 def modulo(a: Any, b: Any) -> Any:
-    """`a % b`; the sign is that of `a`."""
+    """Return `a % b`, with the sign of `a`."""
     kind = type(a)
     if kind is not type(b) or kind not in (int, Uint):
         return no_overload(a, b)
@@ -111,19 +124,19 @@ def modulo(a: Any, b: Any) -> Any:
 
 
 def negate(a: Any) -> Any:
-    """`-a`."""
+    """Return `-a`."""
     if type(a) is int:
         return _int(-a)
     return -a if type(a) is float else no_overload(a)
 
 
 def logical_not(a: Any) -> Any:
-    """`!a`."""
+    """Return `!a`."""
     return (not a) if type(a) is bool else no_overload(a)
 
 
 def not_equal(a: Any, b: Any) -> bool:
-    """`a != b`; true also where `a == b` is an error. That is Kubernetes' own quirk."""
+    """Return `a != b`, which is true also if `a == b` is an error, as in Kubernetes."""
     return equal(a, b) is not True
 
 
@@ -136,7 +149,7 @@ def _ordering(accept: Callable[[int], bool]) -> Callable[[Any, Any], Any]:
 
 
 def contained(value: Any, container: Any) -> Any:
-    """`value in container`."""
+    """Return `value in container`."""
     if type(container) is MapValue:
         return value in container
     if type(container) is not list:
@@ -145,7 +158,7 @@ def contained(value: Any, container: Any) -> Any:
 
 
 def index(container: Any, key: Any) -> Any:
-    """`container[key]`."""
+    """Return `container[key]`."""
     if type(container) is MapValue:
         return container.find(key)
     if type(container) is not list:

@@ -1,7 +1,8 @@
 """Regular expressions, in linear time.
 
-Selectors come from users, so a pattern must not be able to stall a decision: RE2 is the only engine, and where its syntax is
-wider than that of Go's `regexp`, which Kubernetes uses, the pattern is refused.
+Selectors come from users, so a pattern must not stall a decision. RE2 is the only
+engine. Patterns that RE2 accepts and Go's `regexp` rejects are rejected, because
+Kubernetes uses Go's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import re2  # type: ignore[import-untyped]
 from scheduler.cel.errors import EvalError
 from scheduler.cel.limits import PATTERN_BYTES_MAX, PATTERN_STEPS_MAX
 
-# RE2 matches a single byte with \\C; Go does not know it. An even number of backslashes before it means a literal backslash.
+# RE2 matches a single byte with \\C, and Go does not. An even number of backslashes
+# before it is a literal backslash.
 _ANY_BYTE = re.compile(r"(?<!\\)(?:\\\\)*\\C")
 
 _OPTIONS = re2.Options()
@@ -40,14 +42,14 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def pattern_size(compiled: Any) -> int:
-    """How many instructions a compiled pattern has; of a refused one, as many as are tried before it is refused."""
+    """Return the number of instructions of a pattern, or of the attempt to compile it."""
     if not isinstance(compiled, EvalError):
         return int(compiled.programsize)
     return PATTERN_STEPS_MAX // 2 if "too large" in compiled.reason else 0
 
 
 def search_steps(text: Any, pattern: Any) -> int:
-    """What compiling a pattern and searching a text takes, in steps of the machine."""
+    """Return the steps of compiling a pattern and searching a text."""
     if type(text) is not str or type(pattern) is not str:
         return 1
     size = pattern_size(compile_pattern(pattern))
@@ -56,26 +58,32 @@ def search_steps(text: Any, pattern: Any) -> int:
 
 def _text(error: Exception) -> str:
     detail = error.args[0] if error.args else ""
-    return detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+    return (
+        detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+    )
 
 
 def matches(text: str, pattern: str) -> bool | EvalError:
-    """Whether the pattern occurs anywhere in the text."""
+    """Return whether the pattern occurs anywhere in the text."""
     compiled = compile_pattern(pattern)
-    return compiled if isinstance(compiled, EvalError) else compiled.search(text) is not None
+    return (
+        compiled
+        if isinstance(compiled, EvalError)
+        else compiled.search(text) is not None
+    )
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str] | EvalError:
-    """The occurrences of the pattern from left to right, at most `limit` unless that is negative.
+    """Return the matches of the pattern, at most `limit` unless it is negative.
 
-    As in Go, an empty occurrence right behind another one does not count.
+    As in Go, an empty match directly after another match does not count.
     """
     compiled = compile_pattern(pattern)
     if isinstance(compiled, EvalError):
         return compiled
     found: list[str] = []
     previous_end = -1
-    # One pass over the text: a search from an offset would encode the whole text again for each occurrence.
+    # A search from an offset would encode the whole text again for each occurrence.
     for hit in compiled.finditer(text) if limit else ():
         start, end = hit.span()
         if end > start or start != previous_end:
@@ -87,7 +95,7 @@ def find_all(text: str, pattern: str, limit: int = -1) -> list[str] | EvalError:
 
 
 def find(text: str, pattern: str) -> str | EvalError:
-    """The first occurrence of the pattern, or an empty string."""
+    """Return the first occurrence of the pattern, or an empty string."""
     found = find_all(text, pattern, 1)
     if isinstance(found, EvalError):
         return found

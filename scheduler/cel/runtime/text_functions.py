@@ -12,8 +12,13 @@ from scheduler.cel.runtime.values import equal, no_overload
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
-# What Unicode calls white space. Python's definition also has four separators that Go does not trim.
-_SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+# White space in Unicode. Python's definition has four more separators, which Go does
+# not trim.
+_SPACE = (
+    "\t\n\v\f\r \x85\xa0\u1680"
+    "\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 
 
 def _on_text(function: Callable[..., Any], texts: int) -> Callable[..., Any]:
@@ -33,7 +38,11 @@ def _outside(position: int) -> EvalError:
 
 
 def _char_at(text: str, position: int) -> Any:
-    return text[position : position + 1] if 0 <= position <= len(text) else _outside(position)
+    return (
+        text[position : position + 1]
+        if 0 <= position <= len(text)
+        else _outside(position)
+    )
 
 
 def _index_of(text: str, part: str, offset: int = 0) -> Any:
@@ -80,7 +89,11 @@ def _replace(text: str, old: str, new: str, limit: int = -1) -> Any:
 
 
 def _join(parts: Any, separator: Any = "") -> Any:
-    if type(parts) is not list or type(separator) is not str or any(type(part) is not str for part in parts):
+    if (
+        type(parts) is not list
+        or type(separator) is not str
+        or any(type(part) is not str for part in parts)
+    ):
         return EvalError("no such overload: join takes a list of strings and a string")
     return separator.join(parts)
 

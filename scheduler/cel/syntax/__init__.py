@@ -1,1 +1,1 @@
-"""From the text of a selector to a typed tree: lexer, parser, literals, macros; and how a pass walks over the tree."""
+"""Parse the text of a selector into a tree: lexer, grammar, parser and macros."""

@@ -1,4 +1,4 @@
-"""How deep a tree is, recorded while it is built: what Kubernetes would not read because of its depth is refused at once."""
+"""The depth of a tree, recorded during its construction to limit it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from scheduler.cel.syntax.tree import Node
 
 
 class Misuse(Exception):
-    """A construct that parses but is refused.
+    """A construct that is syntactically valid but rejected.
 
     Attributes:
         at: offset of the construct in the text.
-        problem: what is wrong with it.
+        problem: the reason.
 
     """
 
@@ -22,29 +22,32 @@ class Misuse(Exception):
 
 
 def check_depth(node: Node) -> None:
-    """Check what has been recorded about a node.
+    """Check the recorded depth of a node.
 
     Raises:
         Misuse: it nests too deeply.
 
     """
     if node.depth > NESTING_MAX or node.nesting > NESTING_MAX:
-        raise Misuse(node.at, f"the selector nests deeper than {NESTING_MAX} levels; split it into several selectors")
+        raise Misuse(
+            node.at,
+            f"the selector nests deeper than {NESTING_MAX} levels; split it into several selectors",
+        )
 
 
 def with_depth(node: Node, below: list[Node], step: int = 0) -> Node:
-    """Record how deep `node` is.
+    """Record the depth of `node`.
 
     Args:
         node: a new node.
         below: its children.
-        step: 1 where the reference parser would nest once more for it.
+        step: 1 if the parser of cel-go recurses one level deeper for it.
 
     Returns:
         The node.
 
     Raises:
-        Misuse: it nests too deeply.
+        Misuse: it is nested too deeply.
 
     """
     depth = nesting = 0

@@ -1,14 +1,15 @@
-"""Tokens of CEL, exactly as the reference grammar splits text into them.
+"""Tokens of CEL, split exactly as the grammar of cel-go does.
 
-cel-python brings the grammar, but its terminals are looser than CEL's: they let unknown escapes through and end some raw
-strings in the wrong place. A selector read differently here than on the workload cluster may match other devices, so the text
-is tokenized by the rules of the CEL grammar and only then given to cel-python's parser.
+The terminals of cel-python's grammar are less strict than CEL's: they accept unknown
+escapes and end some raw strings in the wrong place. A selector that is parsed
+differently here than in the workload cluster may match other devices. So this module
+tokenizes by the rules of CEL and passes the tokens to the parser.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from lark import Token
@@ -16,7 +17,10 @@ from lark.lexer import Lexer
 
 from scheduler.cel.errors import SelectorError
 
-_ESCAPE = r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
+_ESCAPE = (
+    r"""\\(?:[abfnrtv"'\\?`]|[0-3][0-7][0-7]|[xX][0-9a-fA-F]{2}"""
+    r"""|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})"""
+)
 
 _STRING = "|".join(
     [
@@ -34,7 +38,9 @@ _STRING = "|".join(
 _TOKEN = re.compile(
     rf"""
       (?P<SKIP>[\t\ \r\n\f]+|//[^\n]*)
-    | (?P<FLOAT_LIT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+|\.[0-9]+(?:[eE][+-]?[0-9]+)?)
+    | (?P<FLOAT_LIT>[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?
+        |[0-9]+[eE][+-]?[0-9]+
+        |\.[0-9]+(?:[eE][+-]?[0-9]+)?)
     | (?P<UINT_LIT>(?:0x[0-9a-fA-F]+|[0-9]+)[uU])
     | (?P<INT_LIT>0x[0-9a-fA-F]+|[0-9]+)
     | (?P<BYTES_LIT>[bB](?:{_STRING}))
@@ -47,42 +53,13 @@ _TOKEN = re.compile(
 
 
 def token_end(text: str, at: int) -> int:
-    """Give the offset behind the token that begins at `at`; `at` itself where none begins."""
+    """Return the offset after the token at `at`, or `at` if no token begins there."""
     token = _TOKEN.match(text, at)
     return token.end() if token else at
 
 
-# Names that cel-python's grammar gives to its keywords and punctuation.
-_GRAMMAR_NAMES = {
-    "||": "__ANON_0",
-    "&&": "__ANON_1",
-    "<=": "__ANON_2",
-    ">=": "__ANON_3",
-    "==": "__ANON_4",
-    "!=": "__ANON_5",
-    "<": "LESSTHAN",
-    ">": "MORETHAN",
-    "?": "QMARK",
-    ":": "COLON",
-    "+": "PLUS",
-    "-": "MINUS",
-    "*": "STAR",
-    "/": "SLASH",
-    "%": "PERCENT",
-    "!": "BANG",
-    ".": "DOT",
-    "(": "LPAR",
-    ")": "RPAR",
-    "[": "LSQB",
-    "]": "RSQB",
-    "{": "LBRACE",
-    "}": "RBRACE",
-    ",": "COMMA",
-    "in": "IN",
-    "true": "BOOL_LIT",
-    "false": "BOOL_LIT",
-    "null": "NULL_LIT",
-}
+# Keywords for which cel-python's grammar has patterns.
+_KEYWORDS = {"true": "BOOL_LIT", "false": "BOOL_LIT", "null": "NULL_LIT"}
 
 RESERVED = frozenset(
     {
@@ -110,58 +87,50 @@ RESERVED = frozenset(
     },
 )
 
-# After one of these a `-` subtracts; anywhere else it belongs to what follows.
+# After one of these tokens a `-` is the subtraction operator. Elsewhere it is a sign.
 _ENDS_OPERAND = frozenset(
-    {"IDENT", "INT_LIT", "UINT_LIT", "FLOAT_LIT", "STRING_LIT", "BYTES_LIT", "BOOL_LIT", "NULL_LIT", "RPAR", "RSQB", "RBRACE"},
+    {
+        "IDENT",
+        "INT_LIT",
+        "UINT_LIT",
+        "FLOAT_LIT",
+        "STRING_LIT",
+        "BYTES_LIT",
+        "BOOL_LIT",
+        "NULL_LIT",
+        "RPAR",
+        "RSQB",
+        "RBRACE",
+    },
 )
-
-_OPENING = frozenset({"LPAR", "LSQB", "LBRACE"})
-_CLOSING = frozenset({"RPAR", "RSQB", "RBRACE"})
 
 
 def place(text: str, offset: int) -> tuple[int, int]:
-    """Line and column, both 1-based, of a character."""
+    """Return line and column of a character, both 1-based."""
     line_start = text.rfind("\n", 0, offset) + 1
     return text.count("\n", 0, offset) + 1, offset - line_start + 1
 
 
 def refuse(text: str, offset: int, problem: str) -> SelectorError:
-    """Build the refusal of `text` at `offset`."""
+    """Return the error for a problem at an offset of `text`."""
     line, column = place(text, offset)
     return SelectorError(problem, line=line, column=column)
 
 
-def tokens(text: str) -> Iterator[Token]:
-    """Split `text` into the terminals of cel-python's grammar.
+def tokens(text: str, names: Mapping[str, str]) -> Iterator[Token]:
+    """Split `text` into the terminals of the grammar.
+
+    Args:
+        text: a selector.
+        names: the grammar's names of operators, punctuation and keywords.
 
     Raises:
-        SelectorError: a character or literal that CEL does not know.
+        SelectorError: a character or literal that is not CEL.
 
     """
-    comma: Token | None = None
-    literals: list[bool] = []  # per open bracket, whether it opened a list or map
-    before = ""
-    for token in _cut(text):
-        if token.type in _OPENING:
-            literals.append(token.type != "LPAR" and before not in _ENDS_OPERAND)
-        closes_literal = token.type in _CLOSING and bool(literals) and literals.pop()
-        if comma is not None:
-            # CEL allows one trailing comma in a list or map, cel-python's grammar does not.
-            if not closes_literal:
-                yield comma
-            comma = None
-        if token.type == "COMMA":
-            comma = token
-        else:
-            yield token
-        before = token.type
-    if comma is not None:
-        yield comma
-
-
-def _cut(text: str) -> Iterator[Token]:
     offset, before, signed = 0, "", False
-    # One `-` before a number is its sign. Two or more are operators, and what follows them is a number without one.
+    # A single `-` before a number is its sign. Two or more are operators, and the
+    # number after them has no sign.
     minus: Token | None = None
     while offset < len(text):
         found = _TOKEN.match(text, offset)
@@ -172,7 +141,7 @@ def _cut(text: str) -> Iterator[Token]:
         if kind == "SKIP":
             continue
         if kind in ("IDENT", "PUNCTUATION"):
-            kind = _GRAMMAR_NAMES.get(value, kind)
+            kind = names.get(value, kind)
         if minus is not None:
             if kind in ("INT_LIT", "FLOAT_LIT"):
                 value, start = f"-{value}", minus.start_pos or 0
@@ -202,11 +171,16 @@ def _unknown(character: str) -> str:
 
 
 class CelLexer(Lexer):  # type: ignore[misc]  # lark is not typed here
-    """The interface by which lark accepts a custom lexer."""
+    """The lexer that lark uses instead of its own."""
 
     def __init__(self, lexer_conf: Any) -> None:
-        del lexer_conf  # the terminals of the grammar are not used
+        # The texts of the grammar's terminals are operators, punctuation and `in`. Lark
+        # chooses the names of most of them.
+        self._names = dict(_KEYWORDS)
+        for terminal in lexer_conf.terminals:
+            if terminal.pattern.type == "str":
+                self._names[terminal.pattern.value] = terminal.name
 
     def lex(self, data: Any) -> Iterator[Token]:
-        """Tokenize the text that lark was given."""
-        return tokens(str(data))
+        """Tokenize the text that lark passes."""
+        return tokens(str(data), self._names)

@@ -1,4 +1,4 @@
-"""The values of literals, read from their text."""
+"""The values of literals, parsed from their text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 
 from scheduler.cel.runtime.values import INT64_MAX, INT64_MIN, UINT64_MAX, Uint
 
-_ESCAPE = re.compile(r"\\(?:([abfnrtv\"'\\?`])|([0-3][0-7][0-7])|[xX]([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))")
+_ESCAPE = re.compile(
+    r"\\(?:([abfnrtv\"'\\?`])|([0-3][0-7][0-7])|[xX]([0-9a-fA-F]{2})"
+    r"|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8}))"
+)
 _NAMED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _SURROGATES = range(0xD800, 0xE000)
 _UNICODE_MAX = 0x10FFFF
@@ -26,7 +29,7 @@ def _text_escape(found: re.Match[str]) -> str:
 
 
 def _byte_escape(found: re.Match[str]) -> str:
-    """Each character of the result stands for one byte."""
+    """Decode an escape in bytes. Each character of the result represents one byte."""
     named, octal, byte, short, long = found.groups()
     if named:
         return _NAMED.get(named, named)
@@ -36,12 +39,13 @@ def _byte_escape(found: re.Match[str]) -> str:
 
 
 def _unquote(text: str) -> tuple[str, bool]:
-    """Strip prefix and quotes; whether escapes mean something inside."""
+    """Remove prefix and quotes, and return whether the text has escapes."""
     raw = text[0] in "rR"
     if raw:
         text = text[1:]
     quotes = 3 if text[:3] in ('"""', "'''") else 1
-    # The reference lexer reads every line end inside a triple-quoted string as a newline.
+    # The lexer of cel-go converts every line end inside a triple-quoted string to a
+    # newline.
     return text[quotes:-quotes].replace("\r\n", "\n").replace("\r", "\n"), not raw
 
 
@@ -66,10 +70,13 @@ def bytestring(text: str) -> bytes:
     body, escapes = _unquote(text[1:])
     if not escapes or "\\" not in body:
         return body.encode()
-    # Escapes give bytes, everything else its UTF-8 form, so the two are kept apart until the end.
+    # Escapes become bytes, and all other text becomes UTF-8, so the two are kept apart.
     parts, offset = [], 0
     for found in _ESCAPE.finditer(body):
-        parts += [body[offset : found.start()].encode(), _byte_escape(found).encode("latin-1")]
+        parts += [
+            body[offset : found.start()].encode(),
+            _byte_escape(found).encode("latin-1"),
+        ]
         offset = found.end()
     return b"".join([*parts, body[offset:].encode()])
 
@@ -104,7 +111,7 @@ def _whole(text: str) -> int:
     digits = text.removeprefix("-")
     hexadecimal = digits.startswith("0x")
     significant = (digits[2:] if hexadecimal else digits).lstrip("0") or "0"
-    # Python refuses to read thousands of digits, and no more than twenty can matter.
+    # Python refuses to read thousands of digits, and at most twenty matter.
     value = int(significant[:25], 16 if hexadecimal else 10)
     return -value if text.startswith("-") else value
 

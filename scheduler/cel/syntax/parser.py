@@ -1,14 +1,14 @@
-"""From text to tree: cel-python's grammar, tokens and nodes of this package.
+"""Parse text to a tree.
 
-cel-python's grammar file and lark's table-driven parser do the parsing; nodes are made while the parser reduces, so no
-intermediate tree of twelve precedence levels per name is ever built and nothing recurses.
+Lark's table-driven parser parses the tokens by the grammar of `grammar.py`. It builds
+the nodes during reduction, so there is no intermediate tree of twelve precedence levels
+per name, and nothing recurses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from importlib import resources
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedInput
@@ -17,9 +17,22 @@ from lark.exceptions import VisitError
 from scheduler.cel.errors import SelectorError
 from scheduler.cel.syntax import literals, static_types
 from scheduler.cel.syntax.depth import Misuse, check_depth, with_depth
-from scheduler.cel.syntax.lexer import RESERVED, CelLexer, refuse
+from scheduler.cel.syntax.grammar import build_parser
+from scheduler.cel.syntax.lexer import RESERVED, refuse
 from scheduler.cel.syntax.macros import expand_call, expand_member_call
-from scheduler.cel.syntax.tree import Call, Ident, ListLiteral, Literal, Logic, MapLiteral, Node, Select, Ternary
+from scheduler.cel.syntax.tree import (
+    INDEX,
+    OPTIONAL_INDEX,
+    Call,
+    Ident,
+    ListLiteral,
+    Literal,
+    Logic,
+    MapLiteral,
+    Node,
+    Select,
+    Ternary,
+)
 
 _LITERALS: dict[str, tuple[Callable[[str], Any], static_types.Type]] = {
     "INT_LIT": (literals.integer, static_types.INT),
@@ -28,7 +41,8 @@ _LITERALS: dict[str, tuple[Callable[[str], Any], static_types.Type]] = {
     "STRING_LIT": (literals.string, static_types.STRING),
     "BYTES_LIT": (literals.bytestring, static_types.BYTES),
     "BOOL_LIT": (lambda text: text == "true", static_types.BOOL),
-    "NULL_LIT": (lambda text: None, static_types.NULL),  # noqa: ARG005 - all literals are read alike
+    # Each type of literal has a function that parses its text.
+    "NULL_LIT": (lambda text: None, static_types.NULL),  # noqa: ARG005
 }
 
 
@@ -44,7 +58,7 @@ class _Half:
 
 
 class _Unary:
-    """A row of equal unary operators and their operand."""
+    """A sequence of equal unary operators, and their operand."""
 
     __slots__ = ("at", "count", "operand", "sign")
 
@@ -69,16 +83,19 @@ def _name(token: Token) -> str:
 
 
 class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not typed here
-    """One method per rule of the grammar, called bottom up while parsing, with every token kept.
+    """One method per rule of the grammar, called bottom up during parsing.
 
-    A rule with one child is a level of precedence that the expression merely passes through.
+    Each method gets every token. A rule with one child is a precedence level without an
+    operator.
     """
 
     def expr(self, children: list[Any]) -> Node:
         node: Node = children[0]
         if len(children) > 1:
             condition, mark, yes, _, no = children
-            node = with_depth(Ternary(mark.start_pos, condition, yes, no), [condition, yes, no])
+            node = with_depth(
+                Ternary(mark.start_pos, condition, yes, no), [condition, yes, no]
+            )
         node.nesting += 1
         check_depth(node)
         return node
@@ -87,15 +104,26 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         if len(children) == 1:
             return children[0]  # type: ignore[no-any-return]
         left, operator, right = children
-        terms = left.terms if isinstance(left, Logic) and left.operator == operator.value else [left]
+        terms = (
+            left.terms
+            if isinstance(left, Logic) and left.operator == operator.value
+            else [left]
+        )
         terms.append(right)
         node = Logic(operator.start_pos, str(operator.value), terms)
-        # Only the last term can deepen the chain; visiting all terms again would cost the square of their number.
+        # Only the last term can deepen the chain. Visiting all terms again would take
+        # quadratic time.
         with_depth(node, [right])
         if left is not terms[0]:
-            node.depth, node.nesting = max(node.depth, left.depth), max(node.nesting, left.nesting)
+            node.depth, node.nesting = (
+                max(node.depth, left.depth),
+                max(node.nesting, left.nesting),
+            )
         else:
-            node.depth, node.nesting = max(node.depth, left.depth + 1), max(node.nesting, left.nesting)
+            node.depth, node.nesting = (
+                max(node.depth, left.depth + 1),
+                max(node.nesting, left.nesting),
+            )
         return node
 
     conditionaland = conditionalor
@@ -104,7 +132,11 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         if len(children) == 1:
             return children[0]  # type: ignore[no-any-return]
         half, right = children
-        return with_depth(Call(half.at, half.operator, None, [half.left, right]), [half.left, right], 1)
+        return with_depth(
+            Call(half.at, half.operator, None, [half.left, right]),
+            [half.left, right],
+            1,
+        )
 
     addition = relation
 
@@ -133,7 +165,10 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         if not isinstance(operand, _Unary):
             return _Unary(str(operator.value), operand, operator.start_pos)
         if operand.sign != operator.value:
-            raise Misuse(operator.start_pos, f"{operator.value}{operand.sign} is not CEL; put parentheses between them")
+            raise Misuse(
+                operator.start_pos,
+                f"{operator.value}{operand.sign} is not CEL; put parentheses between them",
+            )
         operand.count += 1
         operand.at = operator.start_pos
         return operand
@@ -142,7 +177,9 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         # CEL drops pairs of equal signs before it checks types.
         if unary.count % 2 == 0:
             return unary.operand
-        return with_depth(Call(unary.at, f"{unary.sign}_", None, [unary.operand]), [unary.operand])
+        return with_depth(
+            Call(unary.at, f"{unary.sign}_", None, [unary.operand]), [unary.operand]
+        )
 
     def unary_not(self, children: list[Any]) -> Any:
         return children[0]
@@ -161,18 +198,35 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         function = _name(name)
         at = name.start_pos or dot.start_pos
         expanded = expand_member_call(at, function, target, args)
-        return expanded or with_depth(Call(at, function, target, args), [target, *args], 1)
+        return expanded or with_depth(
+            Call(at, function, target, args), [target, *args], 1
+        )
+
+    def member_optional_dot(self, children: list[Any]) -> Node:
+        operand, dot, _, name = children
+        select = Select(dot.start_pos, operand, str(name.value), optional=True)
+        return with_depth(select, [operand], 1)
 
     def member_index(self, children: list[Any]) -> Node:
         operand, bracket, index, _ = children
-        return with_depth(Call(bracket.start_pos, "_[_]", None, [operand, index]), [operand, index], 1)
+        call = Call(bracket.start_pos, INDEX, None, [operand, index])
+        return with_depth(call, [operand, index], 1)
+
+    def member_optional_index(self, children: list[Any]) -> Node:
+        operand, bracket, _, index, _ = children
+        call = Call(bracket.start_pos, OPTIONAL_INDEX, None, [operand, index])
+        return with_depth(call, [operand, index], 1)
 
     def member_object(self, children: list[Any]) -> Node:
-        raise Misuse(children[1].start_pos, "messages cannot be built in a device selector")
+        raise Misuse(
+            children[1].start_pos, "messages cannot be built in a device selector"
+        )
 
     def dot_ident_arg(self, children: list[Any]) -> Node:
         if children[1].value == "has":
-            raise Misuse(children[1].start_pos, "has() is a macro and takes no leading dot")
+            raise Misuse(
+                children[1].start_pos, "has() is a macro and takes no leading dot"
+            )
         return self.ident_arg(children[1:])
 
     def dot_ident(self, children: list[Any]) -> Node:
@@ -183,7 +237,9 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
         args: list[Node] = rest[0] if len(rest) > 1 else []
         function = _name(name)
         expanded = expand_call(name.start_pos, function, args)
-        return expanded or with_depth(Call(name.start_pos, function, None, args), args, 1)
+        return expanded or with_depth(
+            Call(name.start_pos, function, None, args), args, 1
+        )
 
     def ident(self, children: list[Any]) -> Node:
         return Ident(children[0].start_pos, _name(children[0]))
@@ -194,16 +250,43 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
     def exprlist(self, children: list[Any]) -> list[Node]:
         return children[::2]
 
-    mapinits = exprlist
     fieldinits = exprlist
 
+    def element(self, children: list[Any]) -> tuple[Node, bool]:
+        return children[0], False
+
+    def optional_element(self, children: list[Any]) -> tuple[Node, bool]:
+        return children[1], True
+
+    def elements(self, children: list[Any]) -> list[Any]:
+        """Append to the elements or entries before, which grow in place."""
+        before: list[Any] = children[0] if len(children) > 1 else []
+        before.append(children[-1])
+        return before
+
     def list_lit(self, children: list[Any]) -> Node:
-        elements: list[Node] = children[1] if len(children) > 2 else []  # noqa: PLR2004 - the two brackets
-        return with_depth(ListLiteral(children[0].start_pos, elements), elements)
+        found: list[tuple[Node, bool]] = _literal_content(children)
+        elements = [node for node, _ in found]
+        optional = frozenset(at for at, (_, marked) in enumerate(found) if marked)
+        literal = ListLiteral(children[0].start_pos, elements, optional)
+        return with_depth(literal, elements)
+
+    def entry(self, children: list[Any]) -> tuple[Node, Node, bool]:
+        key, _, value = children
+        return key, value, False
+
+    def optional_entry(self, children: list[Any]) -> tuple[Node, Node, bool]:
+        _, key, _, value = children
+        return key, value, True
+
+    entries = elements
 
     def map_lit(self, children: list[Any]) -> Node:
-        flat: list[Node] = children[1] if len(children) > 2 else []  # noqa: PLR2004 - the two braces
-        return with_depth(MapLiteral(children[0].start_pos, list(zip(flat[::2], flat[1::2], strict=True))), flat)
+        found: list[tuple[Node, Node, bool]] = _literal_content(children)
+        entries = [(key, value) for key, value, _ in found]
+        optional = frozenset(at for at, (_, _, marked) in enumerate(found) if marked)
+        below = [node for entry in found for node in entry[:2]]
+        return with_depth(MapLiteral(children[0].start_pos, entries, optional), below)
 
     def literal(self, children: list[Any]) -> Node:
         token = children[0]
@@ -214,37 +297,31 @@ class _Build(Transformer[Token, Any]):  # type: ignore[misc]  # lark is not type
             raise Misuse(token.start_pos, str(error)) from error
 
 
+def _literal_content(children: list[Any]) -> list[Any]:
+    """Return the elements or entries between two brackets, possibly none."""
+    return children[1] if isinstance(children[1], list) else []
+
+
 @lru_cache(maxsize=1)
-def _grammar() -> Lark:
-    """Build the parse tables of cel-python's grammar; a tenth of a second, once per process."""
-    text = (resources.files("celpy") / "cel.lark").read_text(encoding="utf-8")
-    return Lark(
-        text,
-        parser="lalr",
-        lexer=CelLexer,
-        start="expr",
-        maybe_placeholders=False,
-        keep_all_tokens=True,
-        priority="invert",
-        transformer=_Build(),
-    )
+def _parser() -> Lark:
+    return build_parser(_Build())
 
 
 def parse(text: str) -> Node:
-    """Read a selector.
+    """Parse a selector.
 
     Args:
         text: one CEL expression.
 
     Returns:
-        Its tree, macros expanded; types are not known yet.
+        Its tree with macros expanded and without types.
 
     Raises:
         SelectorError: it is not CEL, or nests too deeply; with line and column.
 
     """
     try:
-        root: Node = _grammar().parse(text)
+        root: Node = _parser().parse(text)
     except VisitError as error:
         if isinstance(error.orig_exc, Misuse):
             raise refuse(text, error.orig_exc.at, error.orig_exc.problem) from None
@@ -261,6 +338,7 @@ def _syntax_error(text: str, error: UnexpectedInput) -> SelectorError:
     if token is None or token.type == "$END":
         if not text.strip():
             return SelectorError("the selector is empty")
-        return refuse(text, len(text.rstrip()), "the selector ends in the middle of an expression")
-    hint = "; optional syntax (.?, [?) is not supported by the fleet scheduler" if token.value == "?" else ""
-    return refuse(text, token.start_pos, f"{token.value!r} is not expected here{hint}")
+        return refuse(
+            text, len(text.rstrip()), "the selector ends in the middle of an expression"
+        )
+    return refuse(text, token.start_pos, f"{token.value!r} is not expected here")

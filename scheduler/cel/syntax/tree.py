@@ -1,11 +1,14 @@
-"""The tree of a parsed selector. `visitor.py` says how a pass walks over it."""
+"""The tree of a parsed selector. `visitor.py` describes how a pass walks over it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from scheduler.cel.syntax.static_types import DYN, Type
+
+INDEX = "_[_]"
+OPTIONAL_INDEX = "_[?_]"
 
 
 @dataclass(slots=True, eq=False)
@@ -14,9 +17,9 @@ class Node:
 
     Attributes:
         at: offset of its first character, or of its operator, in the text.
-        type: what the checker found; `dyn` before it ran.
+        type: the type that the checker found; `dyn` before it ran.
         depth: levels of nodes below this one.
-        nesting: levels the reference parser would nest to read it.
+        nesting: levels that the parser of cel-go would nest to read it.
 
     """
 
@@ -36,7 +39,12 @@ class Literal(Node):
 
 @dataclass(slots=True, eq=False)
 class Ident(Node):
-    """A name: the device, a loop variable or a type. `rooted`: written with a leading dot, so it cannot be a loop variable."""
+    """A name: the device, a variable or a type.
+
+    Attributes:
+        rooted: written with a leading dot, so it cannot be a variable.
+
+    """
 
     name: str
     rooted: bool = False
@@ -44,11 +52,18 @@ class Ident(Node):
 
 @dataclass(slots=True, eq=False)
 class Select(Node):
-    """`operand.name`; with `test`, `has(operand.name)`."""
+    """`operand.name`, `operand.?name` or `has(operand.name)`.
+
+    Attributes:
+        test: it is `has(operand.name)`.
+        optional: it is `operand.?name`.
+
+    """
 
     operand: Node
     name: str
     test: bool = False
+    optional: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +71,7 @@ class Call(Node):
     """A function or operator. Operators have their CEL names, such as `_==_`.
 
     Attributes:
-        overloads: ids of every declaration that fits the argument types; the checker fills it in.
+        overloads: ids of the declarations that fit the argument types, set by the checker.
 
     """
 
@@ -85,16 +100,30 @@ class Ternary(Node):
 
 @dataclass(slots=True, eq=False)
 class ListLiteral(Node):
-    """`[a, b]`."""
+    """`[a, ?b]`.
+
+    Attributes:
+        optional: positions of the elements that are optional values. An empty one is left
+            out.
+
+    """
 
     elements: list[Node]
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
 class MapLiteral(Node):
-    """`{key: value}`."""
+    """`{key: value, ?key: value}`.
+
+    Attributes:
+        optional: positions of the entries whose values are optional values. An entry with an
+            empty one is left out.
+
+    """
 
     entries: list[tuple[Node, Node]]
+    optional: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False)
@@ -102,32 +131,52 @@ class Comprehension(Node):
     """A macro that loops.
 
     Attributes:
-        macro: `all`, `exists`, `exists_one`, `filter` or `map`.
-        predicate: the condition per element; None for `map` with two arguments.
-        transform: what `map` makes of an element; None for every other macro.
+        macro: `all`, `exists`, `exists_one`, `filter`, `map`, `transformList`,
+            `transformMap` or `transformMapEntry`.
+        variable: the element of a list or the key of a map; with two variables the index of
+            a list or the key of a map.
+        second: the second variable, which is the element or value, or empty.
+        predicate: the condition per element, or None.
+        transform: the expression that makes an element or entry of the result, or None.
 
     """
 
     macro: str
     over: Node
     variable: str
+    second: str
     predicate: Node | None
     transform: Node | None
 
 
 @dataclass(slots=True, eq=False)
 class Bind(Node):
-    """`cel.bind(variable, value, body)`; `value` is evaluated when first needed."""
+    """`cel.bind(variable, value, body)`; `value` is evaluated when it is first used."""
 
     variable: str
     value: Node
     body: Node
 
 
+@dataclass(slots=True, eq=False)
+class OptionalMap(Node):
+    """`target.optMap(variable, body)`, or `optFlatMap` whose body is an optional itself."""
+
+    target: Node
+    variable: str
+    body: Node
+    flat: bool
+
+
+def is_index(node: Node) -> TypeGuard[Call]:
+    """Return whether `node` is `a[b]` or `a[?b]`."""
+    return isinstance(node, Call) and node.function in (INDEX, OPTIONAL_INDEX)
+
+
 def qualified_name(node: Node) -> str | None:
-    """The dotted name `node` may be read as, or None if it is not one."""
+    """Return the dotted name that `node` may be read as, or None."""
     names = []
-    while isinstance(node, Select) and not node.test:
+    while isinstance(node, Select) and not node.test and not node.optional:
         names.append(node.name)
         node = node.operand
     if not isinstance(node, Ident):

@@ -1,8 +1,9 @@
 """How a pass walks over the tree of a selector.
 
-A selector may nest 250 levels and chain thousands of terms, more than Python's own stack allows when the caller is already
-deep inside a framework. Every visit is therefore a generator that yields the child it wants visited; `walk` keeps the stack in a
-list. Passes still read like plain recursion.
+A selector may be nested 250 levels deep and chain thousands of terms. Python's own
+stack may be too small for that if the caller is already deep inside a framework. So
+every visit is a generator that yields the next child to visit, and `walk` keeps the
+stack in a list. Passes can still be read like plain recursion.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ Visit = Generator[tree.Node, Any, Any]
 class Visitor(ABC):
     """One pass over a tree: a method per kind of node.
 
-    A method yields each child that it wants visited, is sent that child's result, and returns its own.
+    A method yields each child to visit, receives the child's result, and returns its own.
     """
 
     def walk(self, root: tree.Node) -> Any:
-        """Visit `root`, and whatever nodes the visits yield; gives the result of `root`."""
+        """Visit `root` and the nodes that the visits yield; return the result of `root`."""
         pending = [self._visit(root)]
         result: Any = None
         while pending:
@@ -70,6 +71,9 @@ class Visitor(ABC):
     @abstractmethod
     def _bind(self, node: tree.Bind) -> Visit: ...
 
+    @abstractmethod
+    def _optional_map(self, node: tree.OptionalMap) -> Visit: ...
+
     _METHODS: ClassVar[Mapping[type[tree.Node], str]] = {
         tree.Literal: _literal.__name__,
         tree.Ident: _ident.__name__,
@@ -81,4 +85,5 @@ class Visitor(ABC):
         tree.MapLiteral: _map.__name__,
         tree.Comprehension: _comprehension.__name__,
         tree.Bind: _bind.__name__,
+        tree.OptionalMap: _optional_map.__name__,
     }

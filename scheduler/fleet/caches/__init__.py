@@ -1,4 +1,5 @@
-"""What follows from a fleet's ledger and clusters, kept up to date from their logs of changes: full clusters, use of quotas, victims.
+"""Caches that are derived from a fleet's ledger and clusters.
 
-Each could be computed anew for every decision with the same outcome. Not here: the entries themselves (`ledger`).
+Change logs update them. Recomputing a cache for every decision would have the same
+result. The ledger entries themselves are in `ledger`.
 """

@@ -1,7 +1,8 @@
-"""Which clusters are known to be full for a template, so that a full fleet is not searched again for every request.
+"""The clusters that are known to be full for a template.
 
-A cluster found full stays full until nodes are freed there; the ledger lists where that happens. What was found on a fork is valid for the
-fork alone, unless the fork has not touched that cluster.
+The cache avoids searching a full fleet for every request. A full cluster stays full
+until nodes are freed there; the ledger lists these clusters. A result of a fork is
+valid for the fork only, unless the fork has not changed that cluster.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from scheduler.hardware.template import CompiledTemplate
 
 _FREED_MAX = 100_000
 _CHANGED_MAX = 100_000
-# Templates that are remembered; beyond them all are forgotten, which costs a search each.
+# Limit of cached templates. Above it the cache is cleared, which costs one search for
+# each template.
 _TEMPLATES_MAX = 20_000
 
 
 class FullClusterCache:
-    """Known-full clusters and matching clusters per template, kept up to date from the fleet's logs of changes."""
+    """Full and matching clusters per template, updated from the fleet's change logs."""
 
     def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
         self._index = index
@@ -47,7 +49,9 @@ class FullClusterCache:
             self._freed_read = 0
 
     def _forget_full(self, clusters: ClusterSet) -> None:
-        self._full = {digest: ClusterSet(full & ~clusters) for digest, full in self._full.items()}
+        self._full = {
+            digest: ClusterSet(full & ~clusters) for digest, full in self._full.items()
+        }
 
     def blocked(self, compiled: CompiledTemplate) -> Mapping[int, ClusterSet]:
         """Return the clusters by the first engine without a pool, as the index does."""
@@ -60,7 +64,10 @@ class FullClusterCache:
             found, read = kept
             for rank in changed[read:]:
                 others = ~(1 << rank)
-                found = {engine: ClusterSet(known & others) for engine, known in found.items()}
+                found = {
+                    engine: ClusterSet(known & others)
+                    for engine, known in found.items()
+                }
                 engine = compiled.on(self._index.ranked[rank].layout).blocked
                 found[engine] = ClusterSet(found.get(engine, 0) | 1 << rank)
         if len(self._blocked) >= _TEMPLATES_MAX:
@@ -70,18 +77,20 @@ class FullClusterCache:
         return found
 
     def full(self, compiled: CompiledTemplate) -> ClusterSet:
-        """Give the clusters known to have no free capacity for the template."""
+        """Return the clusters known to have no free capacity for the template."""
         self._catch_up()
         return self._full.get(compiled.digest, NO_CLUSTERS)
 
     def add_full(self, compiled: CompiledTemplate, clusters: ClusterSet) -> None:
-        """Remember clusters without free capacity."""
-        self._full[compiled.digest] = ClusterSet(self._full.get(compiled.digest, 0) | clusters)
+        """Record clusters without free capacity."""
+        self._full[compiled.digest] = ClusterSet(
+            self._full.get(compiled.digest, 0) | clusters
+        )
 
     def clear(self) -> None:
-        """Forget all clusters that were found full."""
+        """Drop all known full clusters."""
         self._full.clear()
 
     def forget(self, rank: int) -> None:
-        """Forget that a cluster was found full, because its capacity changed."""
+        """Drop one full cluster, because its capacity changed."""
         self._forget_full(ClusterSet(1 << rank))

@@ -1,7 +1,8 @@
-"""The devices that are charged to clusters, without the releasing replicas of one deployment: it may reuse their devices.
+"""The charged devices of clusters, without the releasing replicas of one deployment.
 
-A decision asks for it on every cluster that it tries, and a large preemption leaves thousands of
-replicas releasing. So each cluster is counted once, and changes of the ledger are followed from there.
+The deployment may reuse these devices. A decision reads the loads of every cluster that
+it tries, and a large preemption leaves thousands of replicas releasing. So each cluster
+is counted once, and the ledger's changes are applied afterwards.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from scheduler.model.inputs import LedgerEntry, PoolView
 
 
 class LoadsBeside:
-    """The loads of clusters without the replicas that are releasing for one deployment."""
-
     def __init__(self, ledger: Ledger, owner: Owner) -> None:
         self._ledger = ledger
         self._owner = owner
@@ -25,7 +24,7 @@ class LoadsBeside:
         self._read = ledger.changes.end
 
     def on(self, cluster: str, pools: Sequence[PoolView]) -> ClusterLoad:
-        """Return the load of the published pools of a cluster. Callers must not change it."""
+        """Return the load of a cluster's published pools; callers must not change it."""
         self._catch_up()
         known = self._loads.get(cluster)
         if known is None or known.pools is not pools:
@@ -35,7 +34,7 @@ class LoadsBeside:
         return known
 
     def leaves(self, entry: LedgerEntry) -> bool:
-        """Whether a replica is releasing for the deployment."""
+        """Return whether a replica is releasing for the deployment."""
         return leaves_for(entry, self._owner)
 
     def _catch_up(self) -> None:
@@ -47,6 +46,10 @@ class LoadsBeside:
             self._loads.clear()
         for before, after in found or ():
             for entry, sign in ((before, -1), (after, 1)):
-                if entry is not None and not self.leaves(entry) and entry.cluster in self._loads:
+                if (
+                    entry is not None
+                    and not self.leaves(entry)
+                    and entry.cluster in self._loads
+                ):
                     self._loads[entry.cluster].charge(entry, sign)
         self._read = changes.end

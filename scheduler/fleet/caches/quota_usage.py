@@ -1,7 +1,8 @@
-"""What namespaces use of their quotas, counted as replicas come and go.
+"""The use of quotas by namespaces, counted as replicas come and go.
 
-A quota is about pools, so what a replica uses of it depends on its cluster too: the part of each cluster is kept, and counted anew when the
-cluster changes. An overlay starts with the totals of its fleet and follows the changes of its own ledger.
+A quota applies to pools, so a replica's use depends on its cluster as well. The cache
+keeps the part of each cluster and recounts it when the cluster changes. An overlay
+starts with the totals of its fleet and follows the changes of its own ledger.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ from scheduler.model.inputs import LedgerEntry, PoolView
 from scheduler.model.policy import Quota
 
 
-class Amount(NamedTuple):
-    """What is used of a quota."""
+class QuotaAmount(NamedTuple):
+    """The use of a quota."""
 
     nodes: int = 0
     devices: int = 0
 
-    def plus(self, other: Amount) -> Amount:
-        """Add up two amounts."""
-        return Amount(self.nodes + other.nodes, self.devices + other.devices)
+    def plus(self, other: QuotaAmount) -> QuotaAmount:
+        return QuotaAmount(self.nodes + other.nodes, self.devices + other.devices)
 
-    def minus(self, other: Amount) -> Amount:
-        """Subtract an amount."""
-        return Amount(self.nodes - other.nodes, self.devices - other.devices)
+    def minus(self, other: QuotaAmount) -> QuotaAmount:
+        return QuotaAmount(self.nodes - other.nodes, self.devices - other.devices)
 
 
-NOTHING = Amount()
+NOTHING = QuotaAmount()
 
 
-def amount_of(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]) -> Amount:
-    """Count the nodes and claimed devices of engines on the pools that a quota is about."""
+def amount_of(
+    quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement]
+) -> QuotaAmount:
+    """Count the nodes and claimed devices of engines on the pools of a quota."""
     if not concerns_cluster(quota, info):
         return NOTHING
     nodes = devices = 0
@@ -49,12 +50,14 @@ def amount_of(quota: Quota, info: ClusterInfo, engines: Sequence[EnginePlacement
             pods = member.pods * engine.copies
             nodes += pods
             devices += pods * sum(request.count for request in member.requests)
-    return Amount(nodes, devices)
+    return QuotaAmount(nodes, devices)
 
 
 def concerns_cluster(quota: Quota, info: ClusterInfo) -> bool:
-    """Whether a quota is about pools of a cluster at all."""
-    return all(info.view.labels.get(key) == value for key, value in quota.match_labels.items())
+    """Return whether a quota applies to any pool of a cluster, by the cluster's labels."""
+    return all(
+        info.view.labels.get(key) == value for key, value in quota.match_labels.items()
+    )
 
 
 def _concerns(quota: Quota, pool: PoolView) -> bool:
@@ -64,50 +67,63 @@ def _concerns(quota: Quota, pool: PoolView) -> bool:
         return True
     key = (quota.device_selector, pool.device_set.digest)
     known = _selected.get(key)
-    return remember(_selected, key, _selects(quota.device_selector, pool), _SELECTED_MAX) if known is None else known
+    return (
+        remember(_selected, key, _selects(quota.device_selector, pool), _SELECTED_MAX)
+        if known is None
+        else known
+    )
 
 
 def _selects(text: str, pool: PoolView) -> bool:
     try:
         selector = compile_selector(text)
     except SelectorError:
-        return True  # a quota whose selector cannot be read applies to every pool
+        return True  # a quota with an invalid selector applies to every pool
     return any(selector.match(entry).matched for entry in pool.device_set.entries)
 
 
-# Whether the selector of a quota selects devices of a set, by its text and the set's digest: the same for every replica that is counted.
+# Whether a quota's selector matches devices of a set, by its text and the set's digest.
 _selected: dict[tuple[str, str], bool] = {}
 _SELECTED_MAX = 10_000
 
 
 class QuotaUsage:
-    """The totals of all quotas of a fleet, by their number in its policy.
+    """The totals of all quotas of a fleet, by their index in its policy.
 
-    `clusters` and `ledger` are those of the fleet, or of an overlay: then `base` has the totals that it starts with.
+    `clusters` and `ledger` belong to the fleet or to an overlay. For an overlay, `base`
+    has the initial totals.
     """
 
-    def __init__(self, clusters: Mapping[str, ClusterInfo], ledger: Ledger, base: QuotaUsage | None = None) -> None:
+    def __init__(
+        self,
+        clusters: Mapping[str, ClusterInfo],
+        ledger: Ledger,
+        base: QuotaUsage | None = None,
+    ) -> None:
         self._clusters = clusters
         self._ledger = ledger
-        self._quotas: tuple[Quota, ...] = base._quotas if base else ()  # noqa: SLF001  # same class
+        self._quotas: tuple[Quota, ...] = ()
+        self._totals: list[QuotaAmount] = []
+        if base is not None:
+            self._quotas = base._quotas  # noqa: SLF001  # same class
+            self._totals = list(base._caught_up())  # noqa: SLF001  # same class
         self._by_namespace = _by_namespace(self._quotas)
-        self._totals: list[Amount] = list(base._caught_up()) if base else []  # noqa: SLF001  # same class
-        # The part of each cluster, kept for a fleet only: an overlay's clusters do not change.
-        self._parts: dict[str, list[Amount]] | None = None if base else {}
+        # Per cluster parts, kept for a fleet only: an overlay's clusters do not change.
+        self._parts: dict[str, list[QuotaAmount]] | None = None if base else {}
         self._read = ledger.changes.end
 
     def set_quotas(self, quotas: tuple[Quota, ...]) -> None:
-        """Count other quotas from here on."""
+        """Replace the quotas and recount."""
         self._quotas = quotas
         self._by_namespace = _by_namespace(quotas)
         self._recount()
 
-    def used(self, n: int) -> Amount:
-        """Give what is used of the quota with this number, by all replicas of its namespace that are not gone."""
+    def used(self, n: int) -> QuotaAmount:
+        """Return the use of a quota by all replicas of its namespace in the ledger."""
         return self._caught_up()[n]
 
     def recount_cluster(self, name: str) -> None:
-        """Count the replicas of one cluster anew, because its labels or pools changed."""
+        """Recount the replicas of one cluster, because its labels or pools changed."""
         if not self._quotas or self._parts is None:
             return
         self._caught_up()
@@ -118,14 +134,16 @@ class QuotaUsage:
             self._charge(entry, 1)
 
     def differences(self, other: QuotaUsage) -> list[str]:
-        """Compare with other totals; one sentence per difference."""
+        """Return one sentence per difference from other totals."""
+        rows = zip(self._quotas, self._caught_up(), other._caught_up(), strict=True)
         return [
-            f"quota {n} of namespace {quota.namespace}: {own} counted, {recounted} by recount"
-            for n, (quota, own, recounted) in enumerate(zip(self._quotas, self._caught_up(), other._caught_up(), strict=True))  # same class
+            f"quota {n} of namespace {quota.namespace}: "
+            f"{own} counted, {recounted} by recount"
+            for n, (quota, own, recounted) in enumerate(rows)
             if own != recounted
         ]
 
-    def _caught_up(self) -> list[Amount]:
+    def _caught_up(self) -> list[QuotaAmount]:
         changes = self._ledger.changes
         if self._quotas and self._read != changes.end:
             found = changes.since(self._read)
@@ -133,7 +151,12 @@ class QuotaUsage:
                 self._recount()
             else:
                 for before, after in found:
-                    if before and after and before.engines is after.engines and before.cluster == after.cluster:
+                    if (
+                        before
+                        and after
+                        and before.engines is after.engines
+                        and before.cluster == after.cluster
+                    ):
                         continue
                     if before is not None:
                         self._charge(before, -1)
@@ -159,10 +182,14 @@ class QuotaUsage:
             amount = amount_of(self._quotas[n], info, entry.engines)
             if amount == NOTHING:
                 continue
-            self._totals[n] = self._totals[n].plus(amount) if sign > 0 else self._totals[n].minus(amount)
+            if sign < 0:
+                amount = NOTHING.minus(amount)
+            self._totals[n] = self._totals[n].plus(amount)
             if self._parts is not None:
-                parts = self._parts.setdefault(entry.cluster, [NOTHING] * len(self._quotas))
-                parts[n] = parts[n].plus(amount) if sign > 0 else parts[n].minus(amount)
+                parts = self._parts.setdefault(
+                    entry.cluster, [NOTHING] * len(self._quotas)
+                )
+                parts[n] = parts[n].plus(amount)
 
 
 def _by_namespace(quotas: Sequence[Quota]) -> dict[str, list[int]]:

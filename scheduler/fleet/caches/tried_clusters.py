@@ -1,8 +1,9 @@
-"""The outcomes of the trials of a template on each cluster, kept from decision to decision.
+"""The outcomes of a template's trials on each cluster, cached across decisions.
 
-A trial depends on the template and the cluster alone. The fleet keeps its outcome, its scores
-and the nodes that it lacked. One rule drops them: the charges of the cluster changed, or the
-cluster was published again. So a decision tries only clusters that changed since the last one.
+A trial depends on the template and the cluster alone. The fleet keeps its outcome, its
+scores and the number of missing nodes. An outcome is dropped when the charges of the
+cluster change or the cluster is published again. So a decision tries only clusters that
+changed since the last one.
 """
 
 from __future__ import annotations
@@ -13,12 +14,19 @@ from typing import TypeVar
 
 from scheduler.fleet.change_log import Change
 from scheduler.fleet.charged_nodes import charge_key
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterIndex, ClusterSet, bits, ranks_of
+from scheduler.fleet.cluster_index import (
+    NO_CLUSTERS,
+    ClusterIndex,
+    ClusterSet,
+    bits,
+    ranks_of,
+)
 from scheduler.fleet.ledger import Ledger
 from scheduler.hardware.node_fitting import Trial
 
-# The clusters that take a replica, counted for all templates together: each takes about 1 KiB with
-# its scores. Clusters that take none are kept as sets: for one template they count as `_TEMPLATE`.
+# Limit of the fitting clusters over all templates; each takes about 1 KiB with its
+# scores. Clusters that do not fit are stored as sets, which count as `_TEMPLATE` per
+# template.
 _KEPT_MAX = 300_000
 _TEMPLATE = 200
 Key = TypeVar("Key")
@@ -29,10 +37,12 @@ class TriedClusters:
 
     Attributes:
         known: the clusters that were tried.
-        fitting: the clusters among them that take a replica; `trials` has the outcome of each by its rank.
-        failing: the others, by outcome.
-        gaps: of the others the nodes that are missing there, as far as a headline asked for them.
-        columns: scores of fitting clusters, as far as a profile asked for them.
+        fitting: the clusters among them that take a replica; `trials` has their
+            outcomes by rank.
+        failing: the other clusters, by outcome.
+        gaps: the failing clusters by number of missing nodes, as far as a headline
+            needed it.
+        columns: scores of fitting clusters, as far as a profile needed them.
 
     """
 
@@ -43,24 +53,26 @@ class TriedClusters:
         self.trials: dict[int, Trial] = {}
         self.failing: dict[Trial, ClusterSet] = {}
         self.gaps: dict[int, ClusterSet] = {}
-        self.columns: dict[str, Column] = {}
+        self.columns: dict[str, ScoreColumn] = {}
         self.bounds: Mapping[str, tuple[int, int]] = {}
 
     def add(self, found: Mapping[int, Trial]) -> None:
-        """Keep the outcomes on clusters that were not tried, by rank."""
+        """Add the outcomes on clusters that were not tried yet, by rank."""
         ranks: dict[Trial, list[int]] = {}
         fitting = {rank: trial for rank, trial in found.items() if trial.failed < 0}
         for rank, trial in found.items():
             if trial.failed >= 0:
                 ranks.setdefault(trial, []).append(rank)
         for trial, failed in ranks.items():
-            self.failing[trial] = self._joined(self.failing.get(trial, NO_CLUSTERS), failed)
+            self.failing[trial] = self._joined(
+                self.failing.get(trial, NO_CLUSTERS), failed
+            )
         self.trials.update(fitting)
         self.fitting = self._joined(self.fitting, fitting)
         self.known = self._joined(self.known, found)
 
     def add_gaps(self, found: Mapping[int, int]) -> None:
-        """Keep the nodes that are missing on clusters, by rank."""
+        """Add the number of missing nodes on clusters, by rank."""
         ranks: dict[int, list[int]] = {}
         for rank, gap in found.items():
             ranks.setdefault(gap, []).append(rank)
@@ -73,16 +85,17 @@ class TriedClusters:
             return ClusterSet(clusters | 1 << found[0])
         return ClusterSet(clusters | bits(found, self.size)) if found else clusters
 
-    def column(self, name: str) -> Column:
-        """Return the scores of a name."""
-        return self.columns.setdefault(name, Column(self.size))
+    def column(self, name: str) -> ScoreColumn:
+        return self.columns.setdefault(name, ScoreColumn(self.size))
 
     def trial(self, rank: int) -> Trial:
         """Return the outcome on a cluster that was tried."""
         found = self.trials.get(rank)
         if found is not None:
             return found
-        return next(trial for trial, clusters in self.failing.items() if clusters >> rank & 1)
+        return next(
+            trial for trial, clusters in self.failing.items() if clusters >> rank & 1
+        )
 
     def forget(self, clusters: ClusterSet) -> None:
         """Drop the outcomes on some clusters."""
@@ -100,10 +113,15 @@ class TriedClusters:
 
 
 def _without(sets: Mapping[Key, ClusterSet], gone: ClusterSet) -> dict[Key, ClusterSet]:
-    return {key: left for key, clusters in sets.items() if (left := ClusterSet(clusters & ~gone))}
+    found: dict[Key, ClusterSet] = {}
+    for key, clusters in sets.items():
+        left = ClusterSet(clusters & ~gone)
+        if left:
+            found[key] = left
+    return found
 
 
-class Column:
+class ScoreColumn:
     """One score of each cluster; lower is better."""
 
     def __init__(self, size: int) -> None:
@@ -114,7 +132,7 @@ class Column:
         self._order: list[int] = []
 
     def put(self, values: Mapping[int, int]) -> None:
-        """Set the scores of clusters that have none, by rank."""
+        """Set the scores of clusters without one, by rank."""
         self.values.update(values)
         ranks: dict[int, list[int]] = {}
         for rank, value in values.items():
@@ -122,11 +140,13 @@ class Column:
         for value, found in ranks.items():
             if value not in self._sets:
                 insort(self._order, value)
-            self._sets[value] = ClusterSet(self._sets.get(value, 0) | bits(found, self._size))
+            self._sets[value] = ClusterSet(
+                self._sets.get(value, 0) | bits(found, self._size)
+            )
         self.known = ClusterSet(self.known | bits(list(values), self._size))
 
     def remove(self, rank: int) -> None:
-        """Forget the score of a cluster, if it has one."""
+        """Drop the score of a cluster, if it has one."""
         value = self.values.pop(rank, None)
         if value is None:
             return
@@ -147,7 +167,11 @@ class Column:
         if within.bit_count() < len(self._order):
             value = min(self._of(within))
             return value, ClusterSet(within & self._sets[value])
-        return next((value, part) for value in self._order if (part := ClusterSet(within & self._sets[value])))
+        for value in self._order:
+            part = ClusterSet(within & self._sets[value])
+            if part:
+                return value, part
+        raise ValueError("no cluster of the set has a score")
 
     def bounds(self, within: ClusterSet) -> tuple[int, int]:
         """Return the lowest and the highest score among `within`."""
@@ -165,11 +189,15 @@ class TriedClusterCache:
         self._index = index
         self._ledger = ledger
         self._epoch = -1
-        # Each with the ends of both logs when it was read last; the one used last comes last.
+        # With the ends of both logs at the last read; the most recently used comes
+        # last.
         self._tried: dict[object, tuple[TriedClusters, int, int]] = {}
 
     def of(self, key: object) -> TriedClusters:
-        """Return the outcomes that still hold; `key` names everything else that a trial depends on."""
+        """Return the outcomes that are still valid.
+
+        `key` identifies everything else that a trial depends on.
+        """
         if self._epoch != self._index.epoch:
             self.clear()
             self._epoch = self._index.epoch
@@ -185,19 +213,25 @@ class TriedClusterCache:
         return tried
 
     def clear(self) -> None:
-        """Drop every outcome, because the policy of the fleet changed."""
+        """Drop all outcomes, because the policy of the fleet changed."""
         self._tried.clear()
 
     def _changed_since(self, charged: int, published: int) -> ClusterSet | None:
         """Return the clusters that changed since then, or None if a log is too short."""
-        entries, ranks = self._ledger.changes.since(charged), self._index.changes.since(published)
+        entries, ranks = (
+            self._ledger.changes.since(charged),
+            self._index.changes.since(published),
+        )
         if entries is None or ranks is None:
             return None
         again = bits(list(dict.fromkeys(ranks)), len(self._index.ranked))
         return ClusterSet(charged_clusters(self._index, entries) | again)
 
     def _drop_oldest(self) -> None:
-        sizes = {key: _TEMPLATE + len(tried.trials) for key, (tried, _, _) in self._tried.items()}
+        sizes = {
+            key: _TEMPLATE + len(tried.trials)
+            for key, (tried, _, _) in self._tried.items()
+        }
         total = sum(sizes.values())
         for oldest, size in list(sizes.items())[:-1]:
             if total <= _KEPT_MAX:
@@ -207,9 +241,11 @@ class TriedClusterCache:
 
 
 def charged_clusters(index: ClusterIndex, changes: Iterable[Change]) -> ClusterSet:
-    """Return the clusters whose charges were changed."""
+    """Return the clusters whose charges changed."""
     names: dict[str, None] = {}
     for before, after in changes:
         if before is None or after is None or charge_key(before) != charge_key(after):
-            names |= {entry.cluster: None for entry in (before, after) if entry is not None}
+            names |= {
+                entry.cluster: None for entry in (before, after) if entry is not None
+            }
     return index.named(names)

@@ -1,7 +1,8 @@
-"""Which replicas of a cluster a preemption would take first, kept in order as replicas come and go.
+"""The order in which a preemption would evict the replicas of a cluster.
 
-A search for victims may visit thousands of clusters, so a visit must not sort what has not changed since the last one, and clusters where
-only replicas of higher priority stand must not be visited at all.
+A search for victims may visit thousands of clusters. A visit must not sort replicas
+that have not changed, and clusters that only have replicas of higher priority must not
+be visited at all. So the order is updated as replicas come and go.
 """
 
 from __future__ import annotations
@@ -13,12 +14,16 @@ from scheduler.fleet.ledger import Ledger
 from scheduler.model.inputs import LedgerEntry
 from scheduler.model.reasons import RELEASING
 
-# The clusters by the lowest priority of a replica there.
+# Clusters by the lowest priority of a replica there.
 Levels = Mapping[int, ClusterSet]
 
 
 class VictimIndex:
-    """The replicas of each cluster that are not releasing: the lowest priority first, of equal ones the youngest."""
+    """The replicas of each cluster that are not releasing.
+
+    They are sorted by priority, the lowest first, and within a priority the youngest
+    first.
+    """
 
     def __init__(self, index: ClusterIndex, ledger: Ledger) -> None:
         self._index = index
@@ -31,7 +36,7 @@ class VictimIndex:
         self._read = ledger.changes.end
 
     def on(self, cluster: str) -> Sequence[LedgerEntry]:
-        """Give the replicas of a cluster."""
+        """Return the replicas of a cluster."""
         self._catch_up()
         rows = self._rows.get(cluster)
         if rows is None:
@@ -39,7 +44,7 @@ class VictimIndex:
         return rows
 
     def levels(self) -> Levels:
-        """Give the clusters by the lowest priority of a replica there; they must not be changed."""
+        """Return the clusters by the lowest priority there; do not change them."""
         self._catch_up()
         if self._epoch != self._index.epoch:
             self._epoch = self._index.epoch
@@ -48,9 +53,16 @@ class VictimIndex:
                 rows = self.on(info.name)
                 if rows:
                     ranks.setdefault(rows[0].priority, []).append(info.rank)
-            self._levels = {priority: bits(found, len(self._index.ranked)) for priority, found in ranks.items()}
+            self._levels = {
+                priority: bits(found, len(self._index.ranked))
+                for priority, found in ranks.items()
+            }
         elif self._stale:
-            self._levels = moved(self._levels, self._index, ((name, self.on(name)) for name in self._stale))
+            self._levels = moved(
+                self._levels,
+                self._index,
+                ((name, self.on(name)) for name in self._stale),
+            )
         self._stale.clear()
         return self._levels
 
@@ -65,13 +77,20 @@ class VictimIndex:
         else:
             for pair in found:
                 for entry in pair:
-                    if entry is not None and self._rows.pop(entry.cluster, None) is not None:
+                    if (
+                        entry is not None
+                        and self._rows.pop(entry.cluster, None) is not None
+                    ):
                         self._stale[entry.cluster] = None
         self._read = changes.end
 
 
-def moved(levels: Levels, index: ClusterIndex, changed: Iterable[tuple[str, Sequence[LedgerEntry]]]) -> dict[int, ClusterSet]:
-    """Give the levels after the replicas of some clusters changed."""
+def moved(
+    levels: Levels,
+    index: ClusterIndex,
+    changed: Iterable[tuple[str, Sequence[LedgerEntry]]],
+) -> dict[int, ClusterSet]:
+    """Return the levels after the replicas of some clusters changed."""
     found = dict(levels)
     for name, rows in changed:
         info = index.clusters.get(name)
@@ -82,12 +101,26 @@ def moved(levels: Levels, index: ClusterIndex, changed: Iterable[tuple[str, Sequ
             if clusters & bit:
                 found[priority] = ClusterSet(clusters & ~bit)
         if rows:
-            found[rows[0].priority] = ClusterSet(found.get(rows[0].priority, NO_CLUSTERS) | bit)
+            found[rows[0].priority] = ClusterSet(
+                found.get(rows[0].priority, NO_CLUSTERS) | bit
+            )
     return found
 
 
 def in_order(ledger: Ledger, cluster: str) -> list[LedgerEntry]:
-    """Give the replicas of a cluster that are not releasing, in the order of the index."""
-    entries = [entry for entry in ledger.on_cluster(cluster).values() if entry.state != RELEASING]
-    entries.sort(key=lambda entry: (entry.priority, -entry.since, entry.namespace, entry.name, entry.uid))
+    """Return a cluster's replicas that are not releasing, in the order of the index."""
+    entries = [
+        entry
+        for entry in ledger.on_cluster(cluster).values()
+        if entry.state != RELEASING
+    ]
+    entries.sort(
+        key=lambda entry: (
+            entry.priority,
+            -entry.since,
+            entry.namespace,
+            entry.name,
+            entry.uid,
+        )
+    )
     return entries

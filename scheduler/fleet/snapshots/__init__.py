@@ -1,4 +1,5 @@
-"""A fleet written down: packed for another process or the next run of the scheduler, and the digest of what a decision was made from.
+"""Packed forms of a fleet, and the digest of a decision's inputs.
 
-Not here: what is known itself, which none of these modules changes but to restore it.
+A fleet is packed for another process or for the next run of the scheduler. These
+modules change a fleet only to restore it.
 """

@@ -1,4 +1,7 @@
-"""Ledger entries as columns: what many of them share is written once, and what can be derived again is left out."""
+"""Pack ledger entries into columns.
+
+Shared values are written once; values that can be derived are not written.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _READY, _SERVING = 1, 2
 
 
 class _Table:
-    """Values by number, each written once; the same object is recognised without being hashed."""
+    """Values by number, each written once. Known objects are not hashed again."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -24,12 +27,15 @@ class _Table:
     def number(self, value: Any) -> int:
         known = self._seen.get(id(value))
         if known is None:
-            known = self._seen[id(value)] = (value, self.numbers.setdefault(value, len(self.numbers)))
+            known = self._seen[id(value)] = (
+                value,
+                self.numbers.setdefault(value, len(self.numbers)),
+            )
         return known[1]
 
 
 def pack_rows(entries: Sequence[LedgerEntry]) -> dict[str, Any]:
-    """Give a tree from which `unpack_rows` makes equal entries in the same order."""
+    """Return a tree from which `unpack_rows` makes equal entries in the same order."""
     texts, placed, rest = _Table(), _Table(), _Table()
     rows = [_row(entry, texts, placed, rest) for entry in entries]
     write = codec(tuple[EnginePlacement, ...])[0]
@@ -62,19 +68,37 @@ def _row(entry: LedgerEntry, texts: _Table, placed: _Table, rest: _Table) -> lis
         texts.number(entry.template),
         entry.name_counter,
         entry.min_available,
-        # Most entries have none of these, and those of one deployment have the same.
-        rest.number((entry.reuse, entry.labels, entry.avoids, entry.nominated_for, entry.priority_class)),
+        # Most entries have none of these, and the entries of one deployment share them.
+        rest.number(
+            (
+                entry.reuse,
+                entry.labels,
+                entry.avoids,
+                entry.nominated_for,
+                entry.priority_class,
+            )
+        ),
     ]
 
 
 def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
-    """Give the entries that `pack_rows` wrote."""
+    """Yield the entries that `pack_rows` wrote."""
     texts: list[str] = tree["texts"]
     read = codec(tuple[EnginePlacement, ...])[1]
     placed = [read(engines) for engines in tree["stamps"]]
     rest = [_rest(item) for item in tree["rest"]]
     for row in zip(*tree["columns"], strict=True):
-        uid, owner_uid, request, namespace, deployment, cluster, index, name, engines = row[:9]
+        (
+            uid,
+            owner_uid,
+            request,
+            namespace,
+            deployment,
+            cluster,
+            index,
+            name,
+            engines,
+        ) = row[:9]
         state, priority, since, health, template, counter, least, more = row[9:]
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
@@ -102,12 +126,15 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
 
 
 def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
-    # Rows of an older scheduler have no class.
+    # Rows of an older scheduler have no priority class.
     reuse, labels, avoids, nominated_for, *priority_class = item
     return (
         tuple((pool, nodes) for pool, nodes in reuse),
         tuple((key, value) for key, value in labels),
-        tuple((key, tuple(namespaces), tuple((a, b) for a, b in wanted)) for key, namespaces, wanted in avoids),
+        tuple(
+            (key, tuple(namespaces), tuple((a, b) for a, b in wanted))
+            for key, namespaces, wanted in avoids
+        ),
         (nominated_for[0], nominated_for[1]) if nominated_for else None,
         priority_class[0] if priority_class else "",
     )

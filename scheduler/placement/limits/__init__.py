@@ -1,4 +1,6 @@
-"""What may be placed beside what hardware allows: quotas, the limits of queueing systems, reservations, and devices counted one by one.
+"""Limits on placement in addition to hardware.
 
-Each limit is charged and checked over a `FleetOverlay`. Not here: which pools match at all (`filters`).
+These are quotas, limits of queueing systems, reservations, and devices that are counted
+individually. Each limit is charged and checked over a `FleetOverlay`. `filters`
+determines which pools match at all.
 """

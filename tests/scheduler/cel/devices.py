@@ -1,4 +1,4 @@
-"""Devices that selectors are tried on."""
+"""Devices for the tests of selectors."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ def device(
     driver: str = NVIDIA,
     name: str = "gpu",
 ) -> DeviceEntry:
-    """A device with the given attributes (name to type and value) and capacity."""
+    """Return a device with attributes (name to type and value) and capacity."""
     return DeviceEntry(
         name=name,
         claim="DRA",
         driver=driver,
         device_class="gpus",
         count=8,
-        attributes=tuple(sorted((key, kind, value) for key, (kind, value) in (attributes or {}).items())),
+        attributes=tuple(
+            sorted(
+                (key, kind, value) for key, (kind, value) in (attributes or {}).items()
+            )
+        ),
         capacity=tuple(sorted((capacity or {}).items())),
     )
 
 
-# The device of the specification's CEL cases.
+# A device with one attribute of each type.
 HOPPER = device(
     {
         "architecture": ("string", "Hopper"),
@@ -44,7 +48,9 @@ HOPPER = device(
 DEVICES = {
     "hopper": HOPPER,
     "other driver": device(
-        {"architecture": ("string", "Hopper"), "gpu.nvidia.com/idx": ("int", 9)}, {"memory": "80Gi"}, driver="gpu.amd.com"
+        {"architecture": ("string", "Hopper"), "gpu.nvidia.com/idx": ("int", 9)},
+        {"memory": "80Gi"},
+        driver="gpu.amd.com",
     ),
     "bare": device(driver="nic.example.com"),
     "two-part version": device({"cc": ("version", "9.0"), "idx": ("int", 3)}),
@@ -62,10 +68,15 @@ DEVICES = {
 
 
 def random_devices(seed: int, count: int) -> list[DeviceEntry]:
-    """Devices with the names that generated selectors read, any of them missing or of another type."""
+    """Return devices with the names that generated selectors read, some missing or of
+    another type.
+    """
     random = Random(seed)  # noqa: S311 - test data
     values: list[tuple[str, object]] = [
-        *(("string", text) for text in ("Hopper", "Ada", "9.0.0", "3", "", "1Gi", "gpu.nvidia.com")),
+        *(
+            ("string", text)
+            for text in ("Hopper", "Ada", "9.0.0", "3", "", "1Gi", "gpu.nvidia.com")
+        ),
         *(("version", text) for text in ("9.0.0", "8.9.0", "9.0.0-rc.1", "10.2.3+b")),
         *(("bool", flag) for flag in (True, False)),
         *(("int", number) for number in (0, 1, 3, -5, 2**63 - 1)),
@@ -86,9 +97,17 @@ def random_devices(seed: int, count: int) -> list[DeviceEntry]:
             elif roll < 0.9:
                 attributes[name] = random.choice(values)
         capacity = {
-            name: random.choice(("141Gi", "80Gi", "1.5Gi", "1000m", "7Ei", "0", "80G", "1e3"))
+            name: random.choice(
+                ("141Gi", "80Gi", "1.5Gi", "1000m", "7Ei", "0", "80G", "1e3")
+            )
             for name in ("memory", "slices")
             if random.random() < 0.8
         }
-        made.append(device(attributes, capacity, driver=random.choice((NVIDIA, NVIDIA, "gpu.amd.com"))))
+        made.append(
+            device(
+                attributes,
+                capacity,
+                driver=random.choice((NVIDIA, NVIDIA, "gpu.amd.com")),
+            )
+        )
     return made

@@ -1,4 +1,4 @@
-"""What users have sent is not kept for ever: a cache forgets what was not used lately when its texts are too long together."""
+"""A cache drops results that were not used lately when its texts are too long together."""
 
 import threading
 from typing import Any
@@ -11,13 +11,22 @@ from scheduler.cel.selector import _compile
 from scheduler.fleet.caches import full_clusters
 from scheduler.hardware.device_matching import member_need, need_digest
 from scheduler.hardware.template import compile_template
-from tests.scheduler.builders import alone, ask, cluster, decided, deployment, engine, fleet, forget
+from tests.scheduler.builders import (
+    alone,
+    ask,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    forget,
+)
 
 CACHES = (_compile, member_need, need_digest, compile_template)
 
 
 def characters(cache: module.BoundedCache[Any, Any]) -> int:
-    """How long the texts are whose results are kept."""
+    """Return the length of the texts whose results are cached."""
     return sum(cache._characters)
 
 
@@ -28,7 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "CHARACTERS_MAX", 1_000)
 
 
-def test_what_was_not_used_lately_is_forgotten(small: None) -> None:  # noqa: ARG001
+def test_the_least_recently_used_entries_are_evicted(small: None) -> None:  # noqa: ARG001
     made: list[str] = []
 
     @module.bounded_cache(len)
@@ -36,7 +45,8 @@ def test_what_was_not_used_lately_is_forgotten(small: None) -> None:  # noqa: AR
         made.append(text)
         return 2 * text
 
-    # Used again each time, "a" is made once; "b" is forgotten when twice 500 characters have come after it.
+    # "a" is used again each time, so it is made once. "b" is dropped after twice 500
+    # characters.
     for name in "abacadaeafab":
         text = name * 200
         assert double(text) == 2 * text
@@ -44,7 +54,9 @@ def test_what_was_not_used_lately_is_forgotten(small: None) -> None:  # noqa: AR
     assert [text[0] for text in made] == list("abcdefb")
 
 
-def test_a_number_of_results_is_kept_however_short_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_keeps_a_limited_number_of_short_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "ENTRIES_MAX", 10)
     cached = module.bounded_cache(lambda _: 1)(str)
     for number in range(100):
@@ -61,7 +73,9 @@ def test_threads_get_one_result(small: None) -> None:  # noqa: ARG001
         return [text]
 
     found: list[object] = []
-    threads = [threading.Thread(target=lambda: found.append(make("x"))) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: found.append(make("x"))) for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -70,10 +84,13 @@ def test_threads_get_one_result(small: None) -> None:  # noqa: ARG001
     assert characters(make) == 1
 
 
-def test_no_cache_keeps_the_selectors_of_all_deployments_ever_seen(small: None) -> None:  # noqa: ARG001
+def test_caches_evict_selectors_of_old_deployments(small: None) -> None:  # noqa: ARG001
     world = fleet(cluster("a", 4))
     for number in range(100):
-        decided(world, deployment(engine("main", alone(ask(f'device.driver == "{number:0100}"')))))
+        decided(
+            world,
+            deployment(engine("main", alone(ask(f'device.driver == "{number:0100}"')))),
+        )
     for cache in CACHES:
         assert 0 < characters(cache) <= 1_400, cache
 
@@ -85,7 +102,9 @@ def test_a_refused_selector_counts_as_well(small: None) -> None:  # noqa: ARG001
     assert characters(_compile) <= 1_400
 
 
-def test_the_clusters_of_so_many_templates_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_clusters_are_remembered_for_a_limited_number_of_templates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(full_clusters, "_TEMPLATES_MAX", 10)
     world = fleet(cluster("a", 1))
     for number in range(50):

@@ -1,4 +1,4 @@
-"""How the engine behaves: it caches, it never raises, it takes any depth, and it is light to import."""
+"""The engine caches, never raises, accepts any depth, and is light to import."""
 
 import subprocess
 import sys
@@ -20,8 +20,14 @@ from tests.scheduler.cel.devices import DEVICES, HOPPER, device
 
 
 def test_importing_the_package_loads_no_engine() -> None:
-    code = "import sys, scheduler.cel; print([name for name in ('lark', 'celpy', 're2', 'pydantic', 'temporalio') if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, scheduler.cel;"
+        "names = ('lark', 'celpy', 're2', 'pydantic', 'temporalio');"
+        "print([name for name in names if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
@@ -31,15 +37,19 @@ def test_the_engine_needs_neither_pydantic_nor_temporal() -> None:
         "import sys; from scheduler.cel import check_selector; check_selector('true');"
         "print([name for name in ('pydantic', 'temporalio', 'kubernetes') if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "[]"
 
 
 class Interrupted(Exception):
-    """What a thread may be interrupted with at any place."""
+    """An exception that may interrupt a thread at any place."""
 
 
-def test_what_interrupts_an_evaluation_is_no_verdict_of_the_selector(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_evaluation_does_not_count_as_a_verdict(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     selector = compile_selector('device.driver == "interrupted.example.com"')
 
     def interrupted(*_: Any) -> Any:
@@ -47,11 +57,15 @@ def test_what_interrupts_an_evaluation_is_no_verdict_of_the_selector(monkeypatch
 
     with monkeypatch.context() as patched:
         patched.setattr(machine, "run", interrupted)
-        assert selector.match(HOPPER) == Match(matched=False, error="internal error: Interrupted: now")
+        assert selector.match(HOPPER) == Match(
+            matched=False, error="internal error: Interrupted: now"
+        )
     assert selector.match(HOPPER).error == ""
 
 
-def test_what_interrupts_a_compilation_is_no_refusal_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_compilation_does_not_reject_the_text(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     text = 'device.driver == "interrupted-before.example.com"'
 
     def interrupted(_: str) -> None:
@@ -76,7 +90,9 @@ def test_a_refusal_is_cached_and_raised_each_time() -> None:
             compile_selector("nosuch == 1")
 
 
-def test_devices_of_equal_content_are_evaluated_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_of_equal_content_are_evaluated_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     compiled = compile_selector('device.driver == "counted.example.com"')
     evaluated = []
     evaluate = selector_module.Selector._evaluate
@@ -86,14 +102,25 @@ def test_devices_of_equal_content_are_evaluated_once(monkeypatch: pytest.MonkeyP
         return evaluate(self, entry)
 
     monkeypatch.setattr(selector_module.Selector, "_evaluate", counted)
-    twins = [device(name="a"), device(name="b"), replace(device(name="c"), count=1, device_class="other")]
+    twins = [
+        device(name="a"),
+        device(name="b"),
+        replace(device(name="c"), count=1, device_class="other"),
+    ]
     assert {compiled.match(each) for each in twins} == {Match(matched=False)}
     compiled.match(device(name="d", driver="counted.example.com"))
     assert evaluated == ["a", "d"]
 
 
 @pytest.mark.parametrize("entry", DEVICES.values(), ids=DEVICES)
-@pytest.mark.parametrize("text", ['device.attributes["x"].y', "1 / 0 == 1", 'device.attributes["gpu.nvidia.com"].idx'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        'device.attributes["x"].y',
+        "1 / 0 == 1",
+        'device.attributes["gpu.nvidia.com"].idx',
+    ],
+)
 def test_match_never_raises_and_always_says_why(text: str, entry: object) -> None:
     verdict = compile_selector(text).match(entry)  # type: ignore[arg-type]
     assert not verdict.matched
@@ -103,24 +130,35 @@ def test_match_never_raises_and_always_says_why(text: str, entry: object) -> Non
 @pytest.mark.parametrize(
     ("broken", "says"),
     [
-        (device({"cc": ("version", "9.0")}), "attribute cc: '9.0' is not a semantic version"),
+        (
+            device({"cc": ("version", "9.0")}),
+            "attribute cc: '9.0' is not a semantic version",
+        ),
         (device({"idx": ("int", "3")}), "attribute idx: '3' is not a int"),
         (device({"idx": ("int", True)}), "attribute idx: True is not a int"),
         (device({"idx": ("int", 2**63)}), "is not a int"),
-        (device({"x": ("list", "a")}), "an attribute is a string, a version, a bool or a 64-bit int"),
-        (device(capacity={"memory": "80GB"}), "capacity memory: '80GB' is not a Kubernetes quantity"),
+        (
+            device({"x": ("list", "a")}),
+            "an attribute is a string, a version, a bool or a 64-bit int",
+        ),
+        (
+            device(capacity={"memory": "80GB"}),
+            "capacity memory: '80GB' is not a Kubernetes quantity",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_malformed_device_matches_nothing_and_names_the_field(broken: object, says: str) -> None:
-    """sch-17-32, and sch 6.1: with a malformed value the whole entry matches nothing."""
+def test_a_malformed_device_matches_nothing_and_names_the_field(
+    broken: object, says: str
+) -> None:
+    """A device with a malformed value matches nothing."""
     verdict = compile_selector("true").match(broken)  # type: ignore[arg-type]
     assert not verdict.matched
     assert says in verdict.error
 
 
 def test_depth_does_not_depend_on_the_callers_own_stack() -> None:
-    """A selector is also compiled and evaluated deep in the recursion of a caller."""
+    """A selector may be compiled and evaluated deep in the recursion of a caller."""
     text = "(" * 200 + "1 == 1 && " * 100 + "true" + ")" * 200
 
     def down(levels: int) -> Match:
@@ -143,7 +181,7 @@ def test_nested_values_do_not_depend_on_the_callers_own_stack(levels: int) -> No
     assert down(levels) == Match(matched=True)
 
 
-def test_half_a_surrogate_pair_is_no_text() -> None:
+def test_half_a_surrogate_pair_is_rejected() -> None:
     with pytest.raises(SelectorError, match="surrogate"):
         compile_selector('device.driver == "\ud800"')
     broken = device({"text": ("string", "\ud800")})
@@ -155,7 +193,9 @@ def test_threads_may_compile_and_match_at_the_same_time() -> None:
 
     def work(worker: int) -> None:
         for number in range(20):
-            compiled = compile_selector(f'{number} >= 0 && device.attributes["gpu.nvidia.com"].idx == 3 && {worker} >= 0')
+            compiled = compile_selector(
+                f'{number} >= 0 && device.attributes["gpu.nvidia.com"].idx == 3 && {worker} >= 0'
+            )
             verdicts.append(compiled.match(HOPPER).matched)
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
@@ -166,17 +206,21 @@ def test_threads_may_compile_and_match_at_the_same_time() -> None:
     assert verdicts == [True] * 80
 
 
-@pytest.mark.timeout(60)  # in an engine that backtracks it would not end at all
+@pytest.mark.timeout(60)  # An engine that backtracks would not end at all.
 def test_a_pattern_that_explodes_elsewhere_is_linear_here() -> None:
     """Only RE2 is used, so no user can stall a decision with a regular expression."""
     long = device({"text": ("string", "a" * 5_000)})
-    verdict = compile_selector('device.attributes["gpu.nvidia.com"].text.matches("^(a+)+b$")').match(long)
+    verdict = compile_selector(
+        'device.attributes["gpu.nvidia.com"].text.matches("^(a+)+b$")'
+    ).match(long)
     assert verdict == Match(matched=False)
 
 
 def test_evaluations_do_not_see_each_other() -> None:
-    """Comparing with a decimal changes a quantity for the rest of one evaluation, and for that one only."""
-    changing = compile_selector('device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("1.5Gi"))')
+    """Comparing with a decimal changes a quantity during one evaluation only."""
+    changing = compile_selector(
+        'device.capacity["gpu.nvidia.com"].memory.isGreaterThan(quantity("1.5Gi"))'
+    )
     asking = compile_selector('device.capacity["gpu.nvidia.com"].memory.isInteger()')
     assert changing.match(HOPPER).matched
     assert asking.match(HOPPER).matched
@@ -188,7 +232,14 @@ def seen(entry: DeviceEntry) -> MapValue:
     return read.value()
 
 
-@pytest.mark.parametrize("text", ["[1, 2, 3].all(x, x > 0)", 'device.driver.contains("gpu")', "1 + 2 + 3 > device.attributes.size()"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 2, 3].all(x, x > 0)",
+        'device.driver.contains("gpu")',
+        "1 + 2 + 3 > device.attributes.size()",
+    ],
+)
 def test_an_evaluation_ends_when_it_costs_more_than_is_allowed(text: str) -> None:
     program = compile_selector(text)._program
     outcome = machine.run(program, seen(HOPPER), 1_000)
@@ -197,7 +248,9 @@ def test_an_evaluation_ends_when_it_costs_more_than_is_allowed(text: str) -> Non
         machine.run(program, seen(HOPPER), outcome.cost - 1)
 
 
-def test_a_loop_ends_in_the_round_that_costs_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loop_ends_in_the_round_that_costs_too_much(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rounds = []
 
     def counted(*arguments: Any) -> tuple[int, int]:
@@ -206,7 +259,11 @@ def test_a_loop_ends_in_the_round_that_costs_too_much(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(machine, "next_round", counted)
     with pytest.raises(Aborted, match="CostExceeded"):
-        machine.run(compile_selector(f"[{', '.join(['true'] * 50)}].all(x, x)")._program, seen(HOPPER), 30)
+        machine.run(
+            compile_selector(f"[{', '.join(['true'] * 50)}].all(x, x)")._program,
+            seen(HOPPER),
+            30,
+        )
     # The eighth of fifty is the first that costs too much.
     assert len(rounds) == 8
 
@@ -214,5 +271,9 @@ def test_a_loop_ends_in_the_round_that_costs_too_much(monkeypatch: pytest.Monkey
 def test_a_loop_ends_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "EVALUATION_SECONDS_MAX", 0.0)
     numbers = list(range(30))
-    verdict = compile_selector(f"{numbers}.all(x, {numbers}.all(y, x + y >= 0))").match(HOPPER)
-    assert verdict == Match(matched=False, error="the evaluation took longer than 0.0 s")
+    verdict = compile_selector(f"{numbers}.all(x, {numbers}.all(y, x + y >= 0))").match(
+        HOPPER
+    )
+    assert verdict == Match(
+        matched=False, error="the evaluation took longer than 0.0 s"
+    )

@@ -1,4 +1,4 @@
-"""Selectors that cost few units and would take seconds, hours or all memory: each ends after the steps that it may take."""
+"""Selectors that cost few units but much time or memory end after their allowed steps."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from scheduler.model.devices import DeviceEntry
 from tests.environment.effort import effort_below
 
 STEPS_MAX = STEPS_MIN + STEPS_PER_UNIT * FLEET_COST_MAX
-# As large as a device may be.
+# A device of the largest size that Kubernetes allows.
 LARGE = DeviceEntry(
     "gpu",
     "DRA",
@@ -19,7 +19,7 @@ LARGE = DeviceEntry(
     attributes=tuple((f"a{n:02}", "string", "x" * 63) for n in range(32)),
     capacity=tuple((f"m{n:02}", "80Gi") for n in range(32)),
 )
-# The allowed steps take far less. Without them each selector would take far more.
+# The allowed steps take far less effort, and each selector without them far more.
 EFFORT_MAX = 200
 
 
@@ -28,29 +28,40 @@ def ones(count: int) -> str:
 
 
 def doubled(times: int, step: str, body: str) -> str:
-    """Bind x0 to a list, and each following variable to `step` of the one before."""
-    binds = "".join(f"cel.bind(x{n + 1}, {step.replace('?', f'x{n}')}, " for n in range(times))
+    """Bind x0 to a list, and each following variable to `step` of the variable before."""
+    binds = "".join(
+        f"cel.bind(x{n + 1}, {step.replace('?', f'x{n}')}, " for n in range(times)
+    )
     return f"cel.bind(x0, [1, 1], {binds}{body.replace('?', f'x{times}')}{')' * (times + 1)}"
 
 
 NAMES = 'device.attributes["gpu.nvidia.com"]'
+FREE_TERMS = "&&".join(["true"] * 1500)
 ENDLESS = {
-    "terms that cost nothing, in a loop": f"{ones(70)}.all(a, {ones(70)}.all(b, {'&&'.join(['true'] * 1500)}))",
+    "terms that cost nothing, in a loop": f"{ones(70)}.all(a, {ones(70)}.all(b, {FREE_TERMS}))",
     "a list that doubles": doubled(30, "? + ?", "?.size() == 1"),
     "lists of one list twice, compared": doubled(30, "[?, ?]", "? == ?"),
-    "lists of one list twice, compared for a difference": doubled(30, "[?, ?]", "? != ?"),
+    "lists of one list twice, compared for a difference": doubled(
+        30, "[?, ?]", "? != ?"
+    ),
     "lists of one list twice, looked up": doubled(30, "[?, ?]", "? in [?]"),
     "lists of one list twice, as sets": doubled(30, "[?, ?]", "sets.contains(?, ?)"),
     "lists of one list twice, searched": doubled(30, "[?, ?]", "?.indexOf(?[0]) == 1"),
-    "a list of unknown depth, added up": doubled(30, "[dyn(?), dyn(?)]", "dyn(?).sum() == 1"),
+    "a list of unknown depth, added up": doubled(
+        30, "[dyn(?), dyn(?)]", "dyn(?).sum() == 1"
+    ),
     "a text that grows": f"'{'a' * 5000}'.replace('a', '{'b' * 5000}').size() == 1",
     "patterns made while it runs": f"{NAMES}.all(k, k.matches('\\\\pL{{20}}' + k) || true)",
     "large patterns made while it runs": f"{NAMES}.all(k, k.matches('\\\\pL{{999}}' + k) || true)",
     "a large pattern on a long text": f"'{'a' * 8000}'.matches('(a?.){{200}}x')",
-    "occurrences in a long text": f"{ones(90)}.all(x, '{'a' * 900}'.findAll('(a?.){{20}}').size() > 0)",
+    "occurrences in a long text": (
+        f"{ones(90)}.all(x, '{'a' * 900}'.findAll('(a?.){{20}}').size() > 0)"
+    ),
+    "a list that is flattened": doubled(30, "[dyn(?), dyn(?)]", "?.flatten(40) == []"),
     "membership in a loop": f"{ones(35)}.all(a, {ones(35)}.all(b, !(a in {[*range(5, 500)]})))",
 }
-# Beyond 20,000 units they are refused at once; a fleet whose policy allows a million has to survive them too.
+# These selectors cost more than 20,000 units, so they need a policy that allows a
+# million.
 ANY_COST = 1_000_000
 
 
@@ -83,8 +94,11 @@ def test_a_pattern_that_takes_too_much_memory_does_not_compile(pattern: str) -> 
         compile_selector(f"device.driver.matches('{pattern}')")
 
 
-def test_a_pattern_adds_its_size_to_what_its_selector_costs() -> None:
-    plain, patterned = compile_selector("device.driver.matches('a')"), compile_selector("device.driver.matches('[a-z]{900}')")
+def test_the_size_of_a_pattern_adds_to_the_cost_of_its_selector() -> None:
+    plain, patterned = (
+        compile_selector("device.driver.matches('a')"),
+        compile_selector("device.driver.matches('[a-z]{900}')"),
+    )
     assert plain.cost - plain.cost_estimate < 5
     assert patterned.cost - patterned.cost_estimate > 50
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from api_types.pins.features import MODEL_NAMES
 from scheduler.cel.comparisons import Unmet
 from scheduler.decide import decide_and_explain
 from scheduler.explain.cluster_report import PoolDetail
@@ -39,7 +40,7 @@ CACHE = CacheView("Present", "w")
         ("cost", 12_345, 99_000, "its nodes cost 12.34 per hour, 99.00 there"),
         ("locality", 0, 1, "ModelCache w is Ready here, Hydrating there"),
         ("locality", 2, 3, "ModelCache w is Pending here, not staged there"),
-        ("networks", 0, 1, "its engines are in one network, there in several"),
+        ("networks", 0, 1, "its engines share one network here, but not there"),
         (
             "preferences",
             -7,
@@ -50,11 +51,13 @@ CACHE = CacheView("Present", "w")
             "domain:example.com/region",
             2,
             5,
-            "2 replicas of this deployment have its example.com/region, 5 that of the other",
+            "2 replicas of this deployment are in its example.com/region, 5 in the other one",
         ),
     ],
 )
-def test_18_2_7_the_difference_of_two_clusters_in_words(name: str, value: int, other: int, text: str) -> None:
+def test_the_text_for_the_difference_of_two_clusters(
+    name: str, value: int, other: int, text: str
+) -> None:
     for adds_up, more in ((False, ""), (True, ", in the weighted sum")):
         scorer = SimpleNamespace(adds_up=adds_up)
         placer: Any = SimpleNamespace(deployment=deployment(cache=CACHE), scorer=scorer)
@@ -71,6 +74,7 @@ def test_18_2_7_the_difference_of_two_clusters_in_words(name: str, value: int, o
         ("NotReady", "", "aren't Ready"),
         ("NoGateway", "", "have no gateway address"),
         ("Tainted", "a=b:NoSchedule", "had untolerated taint {a=b:NoSchedule}"),
+        ("FeatureMissing", "modelNames", "lack modelNames"),
         ("NoPools", "", "publish no pools"),
         ("NoPoolMatches", "x", "had no pool for engine x"),
         ("InsufficientNodes", "x", "had too few free nodes for engine x"),
@@ -93,14 +97,36 @@ ON_A, ON_B = (Placement(name, 0, "r", "u", "Create", ()) for name in "ab")
     [
         ((), None, ""),
         ((), Miss(4, "a", ""), ""),
-        ((ON_A,), Miss(4, "a", "no devices"), "best: no devices, and 1 of 3 replicas of the gang fit"),
-        ((), Miss(4, "a", "", NEEDS), "a gang of 3 replicas needs 21 nodes, 3 free on a/p"),
-        ((ON_A,), Miss(4, "a", "", NEEDS), "a gang of 3 replicas needs 21 nodes, 10 free on a/p"),
-        ((ON_A, ON_B), Miss(4, "a", "", NEEDS), "a gang of 3 replicas needs 21 nodes, 17 free"),
-        ((ON_A,), Miss(4, "a", "", TWO_POOLS), "a gang of 3 replicas needs 36 nodes, 20 free"),
+        (
+            (ON_A,),
+            Miss(4, "a", "no devices"),
+            "best: no devices, and 1 of 3 replicas of the gang fit",
+        ),
+        (
+            (),
+            Miss(4, "a", "", NEEDS),
+            "a gang of 3 replicas needs 21 nodes, 3 free on a/p",
+        ),
+        (
+            (ON_A,),
+            Miss(4, "a", "", NEEDS),
+            "a gang of 3 replicas needs 21 nodes, 10 free on a/p",
+        ),
+        (
+            (ON_A, ON_B),
+            Miss(4, "a", "", NEEDS),
+            "a gang of 3 replicas needs 21 nodes, 17 free",
+        ),
+        (
+            (ON_A,),
+            Miss(4, "a", "", TWO_POOLS),
+            "a gang of 3 replicas needs 36 nodes, 20 free",
+        ),
     ],
 )
-def test_a_gang_needs_all_its_nodes(placements: tuple[Placement, ...], miss: Miss | None, text: str) -> None:
+def test_a_gang_needs_all_its_nodes(
+    placements: tuple[Placement, ...], miss: Miss | None, text: str
+) -> None:
     assert Gang(3, placements).text(miss) == text
 
 
@@ -133,13 +159,18 @@ NO_CC = "has no cc, wanted 9.0.0"
         ),
     ],
 )  # fmt: skip
-def test_18_2_3_the_closest_device_in_words(unmet: tuple[Unmet, ...], text: str) -> None:
+def test_the_text_for_the_closest_device(unmet: tuple[Unmet, ...], text: str) -> None:
     assert gap(*unmet) == text
 
 
 def test_a_long_selector_is_cut_and_its_lines_are_joined() -> None:
     assert shortened(" a\n  ==  b ") == "a == b"
-    assert [len(shortened("x" * length)) for length in (159, 160, 161, 300)] == [159, 160, 160, 160]
+    assert [len(shortened("x" * length)) for length in (159, 160, 161, 300)] == [
+        159,
+        160,
+        160,
+        160,
+    ]
     assert shortened("x" * 161) == "x" * 157 + "..."
 
 
@@ -158,7 +189,9 @@ WANTED = {f"key-{n}": "x" for n in range(7)}
         ({}, WANTED, [*(f"key-{n}=x" for n in range(5)), "and 2 more"]),
     ],
 )
-def test_18_2_3_the_labels_that_a_cluster_lacks(labels: dict[str, str], wanted: dict[str, str], texts: list[str]) -> None:
+def test_the_labels_that_a_cluster_lacks(
+    labels: dict[str, str], wanted: dict[str, str], texts: list[str]
+) -> None:
     info = fleet(cluster("a", 1, labels=labels)).clusters["a"]
     assert list(label_texts(info, wanted)) == texts
 
@@ -167,14 +200,24 @@ def test_18_2_3_the_labels_that_a_cluster_lacks(labels: dict[str, str], wanted: 
     ("wanted", "near", "text"),
     [
         ({"zone": "north"}, ("zone", "north"), ""),
-        ({"zone": "nort"}, ("zone", "north"), "no cluster has zone=nort, nearest: zone=north"),
-        ({"zones": "north"}, ("zone", "north"), "no cluster has zones=north, nearest: zone=north"),
+        (
+            {"zone": "nort"},
+            ("zone", "north"),
+            "no cluster has zone=nort, nearest: zone=north",
+        ),
+        (
+            {"zones": "north"},
+            ("zone", "north"),
+            "no cluster has zones=north, nearest: zone=north",
+        ),
         ({"zones": "nort"}, None, "no cluster has zones=nort"),
         ({"zone": "else"}, None, "no cluster has zone=else"),
         ({"other": "north"}, None, "no cluster has other=north"),
     ],
 )
-def test_18_2_3_a_label_that_no_cluster_has(wanted: dict[str, str], near: tuple[str, str] | None, text: str) -> None:
+def test_a_label_that_no_cluster_has(
+    wanted: dict[str, str], near: tuple[str, str] | None, text: str
+) -> None:
     overlay = FleetOverlay(fleet(cluster("a", 1, labels={"zone": "north"})), NOW)
     assert absent_labels(overlay, wanted) == text
     if text:
@@ -182,14 +225,44 @@ def test_18_2_3_a_label_that_no_cluster_has(wanted: dict[str, str], near: tuple[
         assert near_label(overlay, key, value) == near
 
 
-def test_18_2_3_a_pool_whose_class_is_missing_says_so() -> None:
+def test_a_pool_whose_class_is_missing_says_so() -> None:
     missing = pool("p", 4, class_name="h20", class_missing=True)
     world = fleet(cluster("a", missing, pool("q", 4, class_name="h200")))
     (found,) = decide_and_explain(world, [ScheduleRequest("why", deployment())], NOW)
     assert found.clusters["a"].pools["p"] == PoolDetail(
         "SelectorNoMatch",
-        "InferenceClass h20 does not exist, nearest: h200: only running replicas keep the pool",
+        "InferenceClass h20 does not exist, nearest: h200; running replicas stay on the pool",
     )
+
+
+def test_an_unusable_pool_and_a_missing_feature_say_what_to_do() -> None:
+    unusable = pool("p", 4, unusable="DeviceClass x does not exist")
+    world = fleet(
+        cluster("a", unusable),
+        cluster("b", 1, missing_features=("dataParallel", "modelNames")),
+    )
+    view = deployment(features=("inferencePools", "modelNames"))
+    (found,) = decide_and_explain(world, [ScheduleRequest("why", view)], NOW)
+    assert found.clusters["a"].pools["p"] == PoolDetail(
+        "SelectorNoMatch",
+        "DeviceClass x does not exist; running replicas stay on the pool",
+    )
+    lacking = found.clusters["b"]
+    assert (lacking.reason, lacking.detail) == ("FeatureMissing", MODEL_NAMES.lacking())
+
+
+def test_a_pool_that_the_cloud_does_not_provide_has_no_nodes_and_says_why() -> None:
+    why = "the cloud provides 0 of 4 nodes: CapacityUnavailable: no machines"
+    missing = pool("p", 0, shortage=why)
+    world = fleet(cluster("a", pool("p", 0)), cluster("b", missing, pool("q", 1)))
+    request = ScheduleRequest("why", deployment(replicas=2))
+    (found,) = decide_and_explain(world, [request], NOW)
+    assert {name: found.clusters[name].pools["p"] for name in "ab"} == {
+        "a": PoolDetail("InsufficientNodes", "engine main: needs 1, 0 free of 0"),
+        "b": PoolDetail(
+            "InsufficientNodes", f"engine main: needs 1, 0 free of 0; {why}"
+        ),
+    }
 
 
 @pytest.mark.parametrize(
@@ -201,7 +274,7 @@ def test_18_2_3_a_pool_whose_class_is_missing_says_so() -> None:
         (5, "; pool p0: {no}; pool p1: {no}; pool p2: {no} and 2 more pools"),
     ],
 )
-def test_18_2_3_of_many_pools_that_are_not_published_three_are_named(pools: int, text: str) -> None:
+def test_only_three_of_many_unpublished_pools_are_listed(pools: int, text: str) -> None:
     view = cluster("a", 1, unpublished=tuple((f"p{n}", "none") for n in range(pools)))
     overlay = FleetOverlay(fleet(view), NOW)
     expected = text.format(no=class_text(overlay, "none"))

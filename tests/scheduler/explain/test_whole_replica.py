@@ -1,4 +1,4 @@
-"""How many nodes a whole replica lacks, and which name was probably meant."""
+"""The nodes that a whole replica lacks, and the nearest name of a mistyped one."""
 
 import pytest
 
@@ -20,7 +20,9 @@ from scheduler.hardware.template import EngineFit
         ),
     ],
 )
-def test_a_need_says_what_is_missing(need: PoolNeed, gap: int, text: str) -> None:
+def test_the_text_of_a_need_states_the_missing_nodes(
+    need: PoolNeed, gap: int, text: str
+) -> None:
     assert (need.gap, need.text("a")) == (gap, text)
 
 
@@ -50,7 +52,10 @@ def on(positions: tuple[int, ...], cost: int) -> EngineFit:
     ],
 )
 def test_each_engine_goes_where_it_lacks_the_fewest_nodes(
-    fits: list[EngineFit], free: list[int], limit: int, found: tuple[int, dict[int, int]]
+    fits: list[EngineFit],
+    free: list[int],
+    limit: int,
+    found: tuple[int, dict[int, int]],
 ) -> None:
     assert choose_pools(fits, range(len(fits)), free, limit) == found
 
@@ -78,11 +83,13 @@ def test_the_engines_with_the_fewest_pools_and_the_most_nodes_choose_first() -> 
         ("abcdef", "abcdef", False),
     ],
 )  # fmt: skip
-def test_a_name_is_near_if_every_third_character_differs_at_most(name: str, other: str, near: bool) -> None:
+def test_a_name_is_near_if_every_third_character_differs_at_most(
+    name: str, other: str, near: bool
+) -> None:
     assert nearest(name, [other]) == (other if near else "")
 
 
-def test_among_more_than_a_thousand_names_none_is_looked_for() -> None:
+def test_more_than_a_thousand_names_are_not_searched() -> None:
     others = [f"{number:020}" for number in range(999)]
     assert nearest("abcdef", [*others, "abcdeg"]) == "abcdeg"
     assert nearest("abcdef", [*others, "x", "abcdeg"]) == ""

@@ -1,4 +1,6 @@
-"""What is kept of a fleet does not grow while its clusters, classes and labels are edited again and again."""
+"""Caches of a fleet do not grow while clusters, classes and labels are edited
+repeatedly.
+"""
 
 from typing import Any
 
@@ -10,32 +12,70 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import device_matching, template
 from scheduler.hardware.template import compile_template
 from scheduler.model.rules import MatchRules
-from tests.scheduler.builders import alone, ask, at_least, cluster, decided, deployment, engine, fleet, gpu, places, pool
+from tests.scheduler.builders import (
+    alone,
+    ask,
+    at_least,
+    cluster,
+    decided,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    places,
+    pool,
+)
 
 EDITS = 60
 
 
 def sizes(made: object) -> dict[str, int]:
-    """How many items each collection of an object has."""
+    """Return the number of items in each collection of an object."""
     names: Any = getattr(type(made), "__slots__", None) or vars(made)
-    return {name: len(value) for name in names if isinstance(value := getattr(made, name), dict | list)}
+    return {
+        name: len(value)
+        for name in names
+        if isinstance(value := getattr(made, name), dict | list)
+    }
 
 
 def edited(world: Fleet, number: int) -> None:
-    """Give one of two clusters another class and another label."""
+    """Change the class and a label of one of two clusters."""
     devices = pool("p", 2, gpu(f"{150 + number}Gi"))
-    world.put_cluster(cluster("a", devices, labels={"round": str(number), f"key-{number}": "x", "region": "eu"}))
+    world.put_cluster(
+        cluster(
+            "a",
+            devices,
+            labels={"round": str(number), f"key-{number}": "x", "region": "eu"},
+        )
+    )
 
 
-def test_a_cluster_that_is_edited_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_edited_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(full_clusters, "_CHANGED_MAX", 20)
     world = fleet(cluster("a", 2), cluster("b", 2, labels={"region": "eu"}))
     seen = []
     for number in range(EDITS):
         edited(world, number)
-        assert places(decided(world, deployment(want=4))) == ["a/0", "a/1", "b/0", "b/1"]
-        assert places(decided(world, deployment(want=1, match_labels={"round": str(number)}))) == ["a/0"]
-        assert places(decided(world, deployment(want=1, match_labels={"round": str(number - 1)}))) == []
+        assert places(decided(world, deployment(want=4))) == [
+            "a/0",
+            "a/1",
+            "b/0",
+            "b/1",
+        ]
+        assert places(
+            decided(world, deployment(want=1, match_labels={"round": str(number)}))
+        ) == ["a/0"]
+        assert (
+            places(
+                decided(
+                    world, deployment(want=1, match_labels={"round": str(number - 1)})
+                )
+            )
+            == []
+        )
         found = sizes(world.index)
         assert found.pop("changed_layouts") <= 21
         seen.append(found)
@@ -47,10 +87,14 @@ def test_a_class_that_comes_back_is_used_again(monkeypatch: pytest.MonkeyPatch) 
     world = fleet(cluster("a", pool("p", 2, gpu("141Gi"))), cluster("b", 0))
     for memory in ("24Gi", "141Gi") * 5:
         world.put_cluster(cluster("a", pool("p", 2, gpu(memory))))
-        assert len(places(decided(world, deployment(want=2)))) == (2 if memory == "141Gi" else 0)
+        assert len(places(decided(world, deployment(want=2)))) == (
+            2 if memory == "141Gi" else 0
+        )
 
 
-def test_a_template_keeps_what_it_found_on_so_many_pools_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_caches_a_limited_number_of_pools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(template, "_KEPT", 5)
     monkeypatch.setattr(template, "_LAYOUTS_KEPT", 5)
     monkeypatch.setattr(device_matching, "_SETS_KEPT", 5)
@@ -65,7 +109,7 @@ def test_a_template_keeps_what_it_found_on_so_many_pools_only(monkeypatch: pytes
     assert len(compiled.needs[0][0]._fits) <= 5
 
 
-def test_what_is_remembered_is_bounded_and_made_again() -> None:
+def test_caches_are_bounded_and_recomputed() -> None:
     known: dict[int, str] = {}
     for number in range(10):
         assert remember(known, number, str(number), 4) == str(number)

@@ -1,4 +1,4 @@
-"""What is read of the log of a ledger's changes while it is kept short."""
+"""Readers of the change log, while it is kept short."""
 
 from scheduler.fleet.change_log import Change, ChangeLog
 from scheduler.fleet.fleet import Fleet
@@ -21,11 +21,13 @@ def test_a_long_log_loses_its_older_half() -> None:
     assert len(list(log.since(10_001) or ())) == 10_000
 
 
-def test_who_reads_for_each_batch_never_counts_anew() -> None:
+def test_a_reader_of_every_batch_never_recounts() -> None:
     world: Fleet = fleet(cluster("a", 1))
     for _ in range(20_000):
         world.ledger.changes.add((None, None))
     position = world.ledger.changes.end
     put_replicas(world, deployment(), "a/0")
     FleetOverlay(world, NOW)
-    assert [after for _, after in world.ledger.changes.since(position) or ()] == [world.replica(uid) for uid in world.owned("ml", "m")]
+    assert [after for _, after in world.ledger.changes.since(position) or ()] == [
+        world.replica(uid) for uid in world.owned("ml", "m")
+    ]

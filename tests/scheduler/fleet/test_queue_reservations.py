@@ -1,4 +1,4 @@
-"""A strict queue reserves capacity for deployments that wait, for a while (spec/scheduling.md 18.4 #10)."""
+"""A strict queue reserves capacity for waiting deployments, for a limited time."""
 
 from dataclasses import replace
 
@@ -37,49 +37,74 @@ HIGH = replace(deployment(name="high"), policy=PlacementPolicy(priority_class="h
 
 
 def half_full(options: SchedulerOptions = STRICT) -> Fleet:
-    """Two of four nodes are taken, so the big request waits and the small one would fit."""
+    """Two of four nodes are used, so the big request waits and the small one would fit."""
     world = fleet(cluster("a", 4), options=options)
     put_replicas(world, deployment(name="old"), "a/0", "a/1")
     return world
 
 
-@pytest.mark.parametrize(("order", "small"), [("BestEffort", ["a/0"]), ("StrictOrder", [])], ids=["BestEffort passes", "StrictOrder waits"])
-def test_18_4_10_a_small_request_behind_a_blocked_one(order: str, small: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("order", "small"),
+    [("BestEffort", ["a/0"]), ("StrictOrder", [])],
+    ids=["BestEffort passes", "StrictOrder waits"],
+)
+def test_a_small_request_behind_a_blocked_one(order: str, small: list[str]) -> None:
     world = half_full(SchedulerOptions(queue_order=order))
     assert settled(world, BIG).shortfall == 1
     assert places(decided(world, SMALL, NOW + MINUTE)) == small
 
 
-def test_18_4_10_devices_of_a_reserved_pool_are_reserved_too() -> None:
-    world = fleet(cluster("a", pool("p", 1, gpu(count=8))), options=replace(STRICT, accounting="device-safe"))
+def test_devices_of_a_reserved_pool_are_reserved_too() -> None:
+    world = fleet(
+        cluster("a", pool("p", 1, gpu(count=8))),
+        options=replace(STRICT, accounting="device-safe"),
+    )
     settled(world, deployment(engine("main", alone(ask(count=4))), name="old"))
-    assert settled(world, deployment(engine("main", alone(ask(count=8))), name="big"), request_id="2").shortfall == 1
+    assert (
+        settled(
+            world,
+            deployment(engine("main", alone(ask(count=8))), name="big"),
+            request_id="2",
+        ).shortfall
+        == 1
+    )
     assert places(decided(world, SMALL, NOW + MINUTE)) == []
 
 
-def test_18_4_10_a_reservation_expires_after_hold_for_and_does_not_start_again() -> None:
+def test_a_reservation_expires_after_hold_for_and_does_not_start_again() -> None:
     world = half_full()
     settled(world, BIG)
-    assert next_expiry(world.queue_reservations, NOW, STRICT.hold_for_seconds) == NOW + 5 * MINUTE + 1
+    assert (
+        next_expiry(world.queue_reservations, NOW, STRICT.hold_for_seconds)
+        == NOW + 5 * MINUTE + 1
+    )
     assert places(decided(world, SMALL, NOW + 5 * MINUTE)) == []
     assert settled(world, BIG, NOW + 4 * MINUTE, "again").waiting_since == NOW
     assert places(decided(world, SMALL, NOW + 5 * MINUTE + 1)) == ["a/0"]
-    assert next_expiry(world.queue_reservations, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds) is None
+    assert (
+        next_expiry(
+            world.queue_reservations, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds
+        )
+        is None
+    )
 
 
-def test_18_4_10_the_time_until_a_reservation_expires_is_a_setting() -> None:
+def test_the_time_until_a_reservation_expires_is_a_setting() -> None:
     world = half_full(replace(STRICT, hold_for_seconds=30))
     settled(world, BIG)
-    assert [places(decided(world, SMALL, NOW + wait)) for wait in (30_000, 30_001)] == [[], ["a/0"]]
+    assert [places(decided(world, SMALL, NOW + wait)) for wait in (30_000, 30_001)] == [
+        [],
+        ["a/0"],
+    ]
 
 
-def test_18_4_10_a_request_ahead_in_the_queue_is_not_blocked() -> None:
+def test_a_request_ahead_in_the_queue_is_not_blocked() -> None:
     world = half_full()
     settled(world, BIG)
     assert places(decided(world, HIGH)) == ["a/0"]
 
 
-def test_18_4_10_of_two_that_wait_the_first_blocks_the_second_and_not_the_reverse() -> None:
+def test_the_first_of_two_waiting_deployments_blocks_only_the_second() -> None:
     world = half_full()
     settled(world, BIG)
     settled(world, replace(SMALL, replicas=9), NOW + 1, "later")
@@ -89,18 +114,28 @@ def test_18_4_10_of_two_that_wait_the_first_blocks_the_second_and_not_the_revers
     assert places(decided(world, BIG, NOW + 2)) == ["a/0"]
 
 
-def test_18_4_10_only_candidate_pools_are_reserved() -> None:
+def test_only_candidate_pools_are_reserved() -> None:
     weak = pool("weak", 1, gpu("40Gi"))
-    world = fleet(cluster("a", pool("p", 1), weak), cluster("b", 1, labels={"region": "eu"}), options=STRICT)
+    world = fleet(
+        cluster("a", pool("p", 1), weak),
+        cluster("b", 1, labels={"region": "eu"}),
+        options=STRICT,
+    )
     settled(world, replace(BIG, match_labels={}))
     modest = deployment(engine("main", alone(ask(at_least("20Gi")))), name="modest")
-    assert [e.pool for p in decided(world, modest).placements for e in p.engines] == ["weak"]
-    elsewhere = fleet(cluster("a", 1, labels={"region": "us"}), cluster("b", 1, labels={"region": "eu"}), options=STRICT)
+    assert [e.pool for p in decided(world, modest).placements for e in p.engines] == [
+        "weak"
+    ]
+    elsewhere = fleet(
+        cluster("a", 1, labels={"region": "us"}),
+        cluster("b", 1, labels={"region": "eu"}),
+        options=STRICT,
+    )
     settled(elsewhere, replace(BIG, match_labels={"region": "us"}))
     assert places(decided(elsewhere, SMALL)) == ["b/0"]
 
 
-def test_18_4_10_a_reservation_ends_with_the_wait() -> None:
+def test_a_reservation_ends_with_the_wait() -> None:
     world = half_full()
     settled(world, BIG)
     world.release(next(iter(world.owned("ml", "old"))))
@@ -109,36 +144,45 @@ def test_18_4_10_a_reservation_ends_with_the_wait() -> None:
     assert not world.queue_reservations
 
 
-def test_18_4_10_a_deployment_that_waits_for_a_cache_or_does_not_compile_reserves_nothing() -> None:
+def test_a_deployment_that_waits_for_a_cache_or_does_not_compile_reserves_nothing() -> (
+    None
+):
     world = half_full()
     broken = deployment(engine("main", alone(ask("device."))), name="broken")
     assert settled(world, broken).waiting_since == -1
     assert not world.queue_reservations
 
 
-def test_18_4_10_a_reserved_cluster_is_named_with_the_deployment_that_waits() -> None:
+def test_a_reserved_cluster_is_named_with_the_deployment_that_waits() -> None:
     world = half_full()
     settled(world, BIG)
     refused = decided(world, SMALL)
     assert codes(refused) == {"Policy": 1}
-    assert refused.message.endswith("0/1 clusters are available: 1 violated StrictOrder: ml/big waits ahead.")
-    found = decision_tree(decide_and_explain(world, [ScheduleRequest("why", SMALL)], NOW)[0])["clusters"]["a"]
+    assert refused.message.endswith(
+        "0/1 clusters are available: 1 violated StrictOrder: ml/big waits ahead."
+    )
+    found = decision_tree(
+        decide_and_explain(world, [ScheduleRequest("why", SMALL)], NOW)[0]
+    )["clusters"]["a"]
     assert found["pools"]["p"] == {
         "selectors": [],
         "reason": "InsufficientNodes",
-        "detail": "engine main: needs 1, 2 free of 4, reserved for others (StrictOrder: ml/big waits ahead)",
+        "detail": "engine main: needs 1, 2 free of 4, reserved for others "
+        "(StrictOrder: ml/big waits ahead)",
     }
 
 
-def test_18_4_10_a_deployment_of_another_namespace_that_waits_is_not_named() -> None:
+def test_a_waiting_deployment_of_another_namespace_is_not_named() -> None:
     world = half_full()
     settled(world, BIG)
     refused = decided(world, replace(SMALL, namespace="others", uid="uid-others"))
-    assert refused.message.endswith("1 violated StrictOrder: a deployment of another namespace waits ahead.")
+    assert refused.message.endswith(
+        "1 violated StrictOrder: a deployment of another namespace waits ahead."
+    )
     assert "ml" not in refused.message
 
 
-def test_18_4_10_placed_replicas_are_kept_and_grow_only_beside_what_is_reserved() -> None:
+def test_placed_replicas_are_kept_and_do_not_grow_into_reserved_capacity() -> None:
     world = half_full()
     settled(world, BIG)
     grown = deployment(engine(copies=2), name="old", want=2, template="v2")
@@ -147,7 +191,7 @@ def test_18_4_10_placed_replicas_are_kept_and_grow_only_beside_what_is_reserved(
     assert {note.reason for note in decision.notes} == {"ResizeBlocked"}
 
 
-def test_18_4_10_a_replica_may_be_replaced_on_the_nodes_it_releases_itself() -> None:
+def test_a_replica_may_be_replaced_on_the_nodes_it_releases_itself() -> None:
     world = fleet(cluster("a", 3), options=STRICT)
     put_replicas(world, SMALL, "a/0", pools="lost")
     put_replicas(world, deployment(name="old"), "a/1")
@@ -161,7 +205,7 @@ def test_18_4_10_a_replica_may_be_replaced_on_the_nodes_it_releases_itself() -> 
 
 
 @pytest.mark.parametrize("accounting", ["node", "device-safe"])
-def test_18_4_10_a_batch_is_its_single_decisions_in_order(accounting: str) -> None:
+def test_a_batch_is_its_single_decisions_in_order(accounting: str) -> None:
     options = replace(STRICT, accounting=accounting)
 
     def asked() -> list[ScheduleRequest]:
@@ -175,10 +219,13 @@ def test_18_4_10_a_batch_is_its_single_decisions_in_order(accounting: str) -> No
         one_by_one += decide(single, [request], NOW)
         apply(single, one_by_one[-1], request.deployment)
     assert batch == one_by_one
-    assert snapshot.load(snapshot.dump(single)).queue_reservations == single.queue_reservations
+    assert (
+        snapshot.load(snapshot.dump(single)).queue_reservations
+        == single.queue_reservations
+    )
 
 
-def test_18_4_10_ending_the_strict_order_ends_all_reservations() -> None:
+def test_ending_the_strict_order_ends_all_reservations() -> None:
     world = half_full()
     settled(world, BIG)
     world.set_options(SchedulerOptions())

@@ -1,4 +1,4 @@
-"""The policy in ledger entries is that of their deployment as it was decided last (18.3, 18.4)."""
+"""Ledger entries have the policy of their deployment's latest decision."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,11 +11,25 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.snapshots import snapshot
 from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
-from scheduler.model.policy import STRICT_ORDER, AffinityTerm, PlacementPolicy, SchedulerOptions
+from scheduler.model.policy import (
+    STRICT_ORDER,
+    AffinityTerm,
+    PlacementPolicy,
+    SchedulerOptions,
+)
 from scheduler.model.wire import from_wire, to_wire
 from scheduler.planning.settle import settle
 from scheduler.planning.whatif import Changes, with_changes
-from tests.scheduler.builders import NOW, actions, cluster, decided, deployment, fleet, places, settled
+from tests.scheduler.builders import (
+    NOW,
+    actions,
+    cluster,
+    decided,
+    deployment,
+    fleet,
+    places,
+    settled,
+)
 
 OPTIONS = SchedulerOptions(priority_classes={"high": 100, "top": 1000})
 
@@ -25,7 +39,10 @@ def vip(**policy: Any) -> DeploymentView:
 
 
 def urgent(name: str = "urgent") -> DeploymentView:
-    return deployment(name=name, policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+    return deployment(
+        name=name,
+        policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"),
+    )
 
 
 def apart_from(**labels: str) -> PlacementPolicy:
@@ -37,34 +54,44 @@ def entry_of(world: Fleet, name: str = "vip") -> LedgerEntry:
     return entry
 
 
-def placed(view: DeploymentView, options: SchedulerOptions = OPTIONS, nodes: int = 1) -> Fleet:
+def placed(
+    view: DeploymentView, options: SchedulerOptions = OPTIONS, nodes: int = 1
+) -> Fleet:
     """A fleet of one cluster where a deployment has been placed."""
     world = fleet(cluster("a", nodes), options=options)
     settled(world, view, request_id="first")
     return world
 
 
-PROTECTED: Mapping[str, Mapping[str, Any]] = {"its priority": {"priority_class": "top"}, "minAvailable": {"min_available": 1}}
+PROTECTED: Mapping[str, Mapping[str, Any]] = {
+    "its priority": {"priority_class": "top"},
+    "minAvailable": {"min_available": 1},
+}
 
 
 @pytest.mark.parametrize("policy", PROTECTED.values(), ids=PROTECTED)
-def test_18_4_2_what_protects_a_deployment_after_its_placement_protects_its_replicas(policy: Mapping[str, Any]) -> None:
+def test_later_protection_of_a_deployment_protects_its_replicas(
+    policy: Mapping[str, Any],
+) -> None:
     world = placed(vip())
     assert decided(world, urgent()).victims
     settled(world, vip(**policy), request_id="edited")
     assert not decided(world, urgent()).victims
 
 
-def test_18_4_2_a_protection_that_is_taken_back_protects_no_more() -> None:
+def test_withdrawn_protection_ends() -> None:
     world = placed(vip(priority_class="top", min_available=1))
     assert not decided(world, urgent()).victims
     settled(world, vip(), request_id="edited")
     assert decided(world, urgent()).victims
 
 
-def test_18_4_2_later_requests_of_a_batch_see_the_policy_of_earlier_ones() -> None:
+def test_later_requests_of_a_batch_see_the_policy_of_earlier_ones() -> None:
     world = placed(vip())
-    requests = [ScheduleRequest("edited", vip(min_available=1)), ScheduleRequest("asks", urgent())]
+    requests = [
+        ScheduleRequest("edited", vip(min_available=1)),
+        ScheduleRequest("asks", urgent()),
+    ]
     together = decide(world, requests, NOW)
     assert together[1].victims == ()
     alone = []
@@ -74,15 +101,18 @@ def test_18_4_2_later_requests_of_a_batch_see_the_policy_of_earlier_ones() -> No
     assert alone == together
 
 
-def test_18_4_2_a_question_leaves_the_policy_as_it_is() -> None:
+def test_a_question_does_not_change_the_policy() -> None:
     world = placed(vip())
-    requests = [ScheduleRequest("asks", vip(min_available=1), dry_run=True), ScheduleRequest("urgent", urgent())]
+    requests = [
+        ScheduleRequest("asks", vip(min_available=1), dry_run=True),
+        ScheduleRequest("urgent", urgent()),
+    ]
     assert decide(world, requests, NOW)[1].victims
     settled(world, vip(min_available=1), dry_run=True)
     assert entry_of(world).min_available == 0
 
 
-def test_18_3_anti_affinity_that_is_added_later_keeps_others_away() -> None:
+def test_anti_affinity_that_is_added_later_keeps_others_away() -> None:
     world = placed(vip(), nodes=2)
     other = deployment(name="other", labels={"app": "noisy"})
     assert places(decided(world, other)) == ["a/0"]
@@ -90,7 +120,7 @@ def test_18_3_anti_affinity_that_is_added_later_keeps_others_away() -> None:
     assert places(decided(world, other)) == []
 
 
-def test_18_3_labels_that_are_added_later_are_found_by_the_terms_of_others() -> None:
+def test_labels_that_are_added_later_are_found_by_the_terms_of_others() -> None:
     world = placed(vip(), nodes=2)
     other = deployment(name="other", policy=apart_from(app="vip"))
     assert places(decided(world, other)) == ["a/0"]
@@ -103,15 +133,19 @@ def test_a_releasing_replica_gets_the_policy_too() -> None:
     entry = entry_of(world)
     world.put_replica(entry.as_releasing(NOW))
     settled(world, replace(vip(), policy=apart_from(app="noisy")), request_id="edited")
-    assert [known.avoids for known in world.entries()] == [(("", (), (("app", "noisy"),)),)] * 2
+    assert [known.avoids for known in world.entries()] == [
+        (("", (), (("app", "noisy"),)),)
+    ] * 2
 
 
-def test_i4_a_decision_that_only_changes_the_policy_is_keep_and_changes_the_fleet_once() -> None:
+def test_a_policy_change_alone_keeps_replicas_and_changes_the_fleet_once() -> None:
     world = placed(vip())
     before = world.version
     seen = []
     for number in range(3):
-        decision = decided(world, vip(priority_class="high"), request_id=f"edited-{number}")
+        decision = decided(
+            world, vip(priority_class="high"), request_id=f"edited-{number}"
+        )
         assert actions(decision) == {"a/0": "Keep"}
         apply(world, decision)
         seen.append(world.version)
@@ -119,7 +153,7 @@ def test_i4_a_decision_that_only_changes_the_policy_is_keep_and_changes_the_flee
     assert world.audit() == []
 
 
-def test_18_4_1_a_class_that_changes_its_worth_changes_that_of_running_replicas() -> None:
+def test_a_changed_priority_class_applies_to_running_replicas() -> None:
     world = placed(vip(priority_class="top"))
     assert entry_of(world).priority == 1000
     world.set_options(replace(OPTIONS, priority_classes={"high": 100, "top": 50}))
@@ -129,7 +163,7 @@ def test_18_4_1_a_class_that_changes_its_worth_changes_that_of_running_replicas(
     assert entry_of(world).priority == 0
 
 
-def test_18_4_10_a_class_that_changes_its_worth_changes_the_order_of_those_that_wait() -> None:
+def test_a_changed_priority_class_reorders_waiting_deployments() -> None:
     options = replace(OPTIONS, queue_order=STRICT_ORDER)
     world = placed(deployment(name="full"), options)
     settled(world, vip(priority_class="high"))
@@ -137,24 +171,48 @@ def test_18_4_10_a_class_that_changes_its_worth_changes_the_order_of_those_that_
     assert [waiting.priority for waiting in world.queue_reservations.values()] == [7]
 
 
-def test_18_4_2_a_plan_sees_a_deployment_as_it_is_changed_whoever_is_decided_first() -> None:
+def test_a_plan_sees_edited_deployments_in_any_order_of_decisions() -> None:
     world = placed(vip())
     edited = Changes(deployments=(vip(min_available=1),))
-    assert places(settle(with_changes(world, Changes(), NOW), [vip(), urgent()], NOW).decisions["ml", "urgent"]) == ["a/0"]
-    assert places(settle(with_changes(world, edited, NOW), [*edited.deployments, urgent()], NOW).decisions["ml", "urgent"]) == []
+    assert places(
+        settle(with_changes(world, Changes(), NOW), [vip(), urgent()], NOW).decisions[
+            "ml", "urgent"
+        ]
+    ) == ["a/0"]
+    assert (
+        places(
+            settle(
+                with_changes(world, edited, NOW), [*edited.deployments, urgent()], NOW
+            ).decisions["ml", "urgent"]
+        )
+        == []
+    )
     assert entry_of(world).min_available == 0
 
 
 def test_the_policy_is_carried_over_and_recorded() -> None:
     view = replace(vip(priority_class="top", min_available=1), labels={"app": "vip"})
-    world = placed(replace(view, policy=replace(view.policy, anti_affinity=apart_from(app="noisy").anti_affinity)))
+    world = placed(
+        replace(
+            view,
+            policy=replace(
+                view.policy, anti_affinity=apart_from(app="noisy").anti_affinity
+            ),
+        )
+    )
     entry = entry_of(world)
-    assert (entry.priority, entry.priority_class, entry.min_available) == (1000, "top", 1)
+    assert (entry.priority, entry.priority_class, entry.min_available) == (
+        1000,
+        "top",
+        1,
+    )
     assert entry_of(snapshot.load(snapshot.dump(world))) == entry
     assert from_wire(LedgerEntry, to_wire(entry)) == entry
 
 
-def test_a_row_without_a_priority_class_keeps_its_priority_until_its_deployment_is_decided() -> None:
+def test_a_row_without_a_priority_class_keeps_its_priority_until_the_next_decision() -> (
+    None
+):
     world = placed(vip(priority_class="top"))
     tree = pack_rows(list(world.entries()))
     tree["rest"] = [item[:4] for item in tree["rest"]]

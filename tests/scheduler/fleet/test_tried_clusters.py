@@ -1,4 +1,4 @@
-"""Outcomes of trials are kept between decisions, and dropped where something changed."""
+"""Outcomes of trials are kept across decisions and dropped where something changed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +13,12 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.hardware import node_fitting
 from scheduler.hardware.node_fitting import Trial
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
-from scheduler.model.policy import AffinityTerm, PlacementPolicy, Quota, SchedulerOptions
+from scheduler.model.policy import (
+    AffinityTerm,
+    PlacementPolicy,
+    Quota,
+    SchedulerOptions,
+)
 from scheduler.placement.score import PROFILES, WEIGHTED, ClusterScorer
 from scheduler.placement.trials import Trials
 from tests.scheduler.builders import (
@@ -37,7 +42,9 @@ WEIGHTS = {"spread": 3, "binpack": 2, "cost": 1}
 
 
 def options(profile: str) -> SchedulerOptions:
-    return SchedulerOptions(profile=profile, weights=WEIGHTS if profile == WEIGHTED else {})
+    return SchedulerOptions(
+        profile=profile, weights=WEIGHTS if profile == WEIGHTED else {}
+    )
 
 
 def full_fleet(profile: str = "default") -> Fleet:
@@ -55,8 +62,10 @@ def asked(*copies: int, name: str = "asked", **fields: object) -> DeploymentView
 
 
 def rebuilt(world: Fleet) -> Fleet:
-    """Return a fleet that knows the same and has decided nothing."""
-    other = fleet(*(info.view for info in world.clusters.values()), options=world.options)
+    """Return a fleet with the same state that has decided nothing."""
+    other = fleet(
+        *(info.view for info in world.clusters.values()), options=world.options
+    )
     for entry in world.entries():
         other.put_replica(entry)
     return other
@@ -74,7 +83,9 @@ def shrink(world: Fleet) -> None:
 
 def publish_more_nodes(world: Fleet) -> None:
     view = world.clusters["c"].view
-    world.put_cluster(replace(view, pools=(view.pools[0], replace(view.pools[1], nodes=5))))
+    world.put_cluster(
+        replace(view, pools=(view.pools[0], replace(view.pools[1], nodes=5)))
+    )
 
 
 def add_a_cluster(world: Fleet) -> None:
@@ -92,12 +103,21 @@ def change_often(world: Fleet) -> None:
         world.ledger.changes.add((None, None))
 
 
-CHANGES = (release, shrink, publish_more_nodes, add_a_cluster, count_devices, change_often)
+CHANGES = (
+    release,
+    shrink,
+    publish_more_nodes,
+    add_a_cluster,
+    count_devices,
+    change_often,
+)
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, WEIGHTED])
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_refused_request_is_placed_when_capacity_returns(profile: str, change: Change) -> None:
+def test_a_refused_request_is_placed_when_capacity_returns(
+    profile: str, change: Change
+) -> None:
     world, view = full_fleet(profile), asked(2, 1)
     assert places(decided(world, view)) == []
     change(world)
@@ -107,7 +127,7 @@ def test_a_refused_request_is_placed_when_capacity_returns(profile: str, change:
 
 
 @pytest.mark.parametrize("profile", [*PROFILES, WEIGHTED])
-def test_a_placement_does_not_take_what_another_took(profile: str) -> None:
+def test_a_placement_does_not_take_nodes_of_another(profile: str) -> None:
     """Two clusters have room for one replica each, so the third decision finds none."""
     world = full_fleet(profile)
     for name in ("c", "d"):
@@ -136,12 +156,17 @@ def test_replicas_of_one_decision_see_each_other(profile: str) -> None:
 def test_replicas_of_one_batch_see_each_other(profile: str) -> None:
     world = full_fleet(profile)
     world.release(next(iter(world.on_cluster("c"))))
-    requests = [ScheduleRequest(f"ask-{n}", asked(2, 3, name=f"asked-{n}")) for n in range(2)]
+    requests = [
+        ScheduleRequest(f"ask-{n}", asked(2, 3, name=f"asked-{n}")) for n in range(2)
+    ]
     for _ in range(2):
-        assert [len(places(decision)) for decision in decide(world, requests, NOW)] == [1, 0]
+        assert [len(places(decision)) for decision in decide(world, requests, NOW)] == [
+            1,
+            0,
+        ]
 
 
-def test_other_weights_count_at_once() -> None:
+def test_changed_weights_apply_at_once() -> None:
     free = cluster("a", pool("p", 9, price_milli=9))
     cheap = cluster("b", pool("p", 3, price_milli=1))
     weighted = SchedulerOptions(profile=WEIGHTED, weights={"free": 9, "cost": 1})
@@ -163,7 +188,11 @@ def test_a_new_cluster_moves_the_clusters_to_avoid() -> None:
 
 
 def test_nodes_that_leave_for_a_deployment_are_free_for_it_alone() -> None:
-    world, mine, other = fleet(cluster("a", 5)), asked(3, 2, name="mine"), asked(3, 2, name="other")
+    world, mine, other = (
+        fleet(cluster("a", 5)),
+        asked(3, 2, name="mine"),
+        asked(3, 2, name="other"),
+    )
     put_replicas(world, mine, "a/0", state="Releasing")
     assert places(decided(world, other)) == []
     assert places(decided(world, mine)) == ["a/1"]
@@ -171,7 +200,7 @@ def test_nodes_that_leave_for_a_deployment_are_free_for_it_alone() -> None:
 
 
 def test_the_ends_of_the_weighted_scale_are_those_of_each_decision() -> None:
-    """Beside the dear cluster the prices of the others hardly differ."""
+    """Next to the expensive cluster the prices of the others hardly differ."""
     views = (
         cluster("a", pool("p", 2, price_milli=10), labels={"cheap": "yes"}),
         cluster("b", pool("p", 11, price_milli=0), labels={"cheap": "yes"}),
@@ -203,13 +232,15 @@ def test_the_log_of_published_clusters_is_kept_short() -> None:
 def test_one_decision_under_a_quota_stops_at_the_quota() -> None:
     limited = SchedulerOptions(quotas=(Quota("ml", max_nodes=5),))
     world = fleet(*(cluster(name, pool("p", 9)) for name in NAMES), options=limited)
-    decision = decided(world, asked(1, 1, want=4, policy=PlacementPolicy(profile="balanced")))
+    decision = decided(
+        world, asked(1, 1, want=4, policy=PlacementPolicy(profile="balanced"))
+    )
     assert len(places(decision)) == 2
     assert "over quota (used 4 of 5 nodes, needs 2 more)" in message(decision)
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> list[str]:
-    """Return the names of the clusters that a method is called for, as it is called."""
+    """Return the names of the clusters that a method is called for, in order."""
     seen: list[str] = []
     method = getattr(owner, name)
 
@@ -248,7 +279,9 @@ def test_a_placement_scores_only_clusters_that_changed(
     profile: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    world = fleet(*(cluster(name, pool("p", 9)) for name in NAMES), options=options(profile))
+    world = fleet(
+        *(cluster(name, pool("p", 9)) for name in NAMES), options=options(profile)
+    )
     first = decided(world, asked(1, 1, name="first"))
     apply(world, first)
     changed = {placement.cluster for placement in first.placements}
@@ -273,16 +306,26 @@ def test_the_templates_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert found == [True, True, False, True, False, True]
 
 
-def test_a_search_that_was_cut_short_goes_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_was_cut_short_continues_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A search takes 24 steps on each cluster, so that the budget is spent on the second one."""
     monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 40)
-    world = fleet(*(cluster(name, pool("p", 11), pool("q", 11), pool("r", 11)) for name in NAMES))
+    world = fleet(
+        *(cluster(name, pool("p", 11), pool("q", 11), pool("r", 11)) for name in NAMES)
+    )
     said = [message(decided(world, asked(6, 6, 6, 4, 4, 3, 2, 2))) for _ in range(5)]
-    assert ["violated the limit of" in text for text in said] == [True, True, True, False, False]
+    assert ["violated the limit of" in text for text in said] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
     assert "4 had too few free nodes for engine e7" in said[-1]
 
 
-def test_what_is_forgotten_of_a_cluster_is_all_that_is_known() -> None:
+def test_forgetting_a_cluster_removes_every_trace_of_it() -> None:
     fits, full = Trial((1,)), Trial(failed=0)
     made = TriedClusters(8)
     made.add({0: fits, 1: full, 2: full, 3: fits})
@@ -290,6 +333,10 @@ def test_what_is_forgotten_of_a_cluster_is_all_that_is_known() -> None:
     made.column("cost").put({0: 9, 3: 8})
     made.forget(ClusterSet(0b11010))
     assert (made.known, made.fitting) == (0b0101, 0b0001)
-    assert (made.trials, made.failing, made.gaps) == ({0: fits}, {full: 0b0100}, {4: 0b0100})
+    assert (made.trials, made.failing, made.gaps) == (
+        {0: fits},
+        {full: 0b0100},
+        {4: 0b0100},
+    )
     assert (made.column("cost").values, made.column("cost").known) == ({0: 9}, 0b0001)
     assert [made.trial(rank) for rank in (0, 2)] == [fits, full]

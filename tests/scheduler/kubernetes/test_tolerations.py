@@ -3,29 +3,34 @@
 import pytest
 
 from scheduler.kubernetes.tolerations import untolerated
-from scheduler.model.inputs import Taint, Toleration
+from scheduler.model.inputs import ClusterTaint, ClusterToleration
 
-GPU, NEW = Taint("gpu", "h200", "NoSchedule"), Taint("new", "", "NoExecute")
+GPU, NEW = (
+    ClusterTaint("gpu", "h200", "NoSchedule"),
+    ClusterTaint("new", "", "NoExecute"),
+)
 
 
 @pytest.mark.parametrize(
     ("toleration", "covers"),
     [
-        (Toleration("gpu", "Equal", "h200", "NoSchedule"), True),
-        (Toleration("gpu", "Equal", "h200", ""), True),
-        (Toleration("gpu", "Equal", "h200", "NoExecute"), False),
-        (Toleration("gpu", "Equal", "l4", ""), False),
-        (Toleration("new", "Equal", "h200", ""), False),
-        (Toleration("gpu", "Exists", "", ""), True),
-        (Toleration("gpu", "Exists", "", "NoExecute"), False),
-        (Toleration("new", "Exists", "", ""), False),
-        (Toleration("", "Exists", "", ""), True),
-        (Toleration("", "Exists", "", "NoSchedule"), True),
-        (Toleration("", "Exists", "", "NoExecute"), False),
-        (Toleration("", "Equal", "h200", ""), False),
+        (ClusterToleration("gpu", "Equal", "h200", "NoSchedule"), True),
+        (ClusterToleration("gpu", "Equal", "h200", ""), True),
+        (ClusterToleration("gpu", "Equal", "h200", "NoExecute"), False),
+        (ClusterToleration("gpu", "Equal", "l4", ""), False),
+        (ClusterToleration("new", "Equal", "h200", ""), False),
+        (ClusterToleration("gpu", "Exists", "", ""), True),
+        (ClusterToleration("gpu", "Exists", "", "NoExecute"), False),
+        (ClusterToleration("new", "Exists", "", ""), False),
+        (ClusterToleration("", "Exists", "", ""), True),
+        (ClusterToleration("", "Exists", "", "NoSchedule"), True),
+        (ClusterToleration("", "Exists", "", "NoExecute"), False),
+        (ClusterToleration("", "Equal", "h200", ""), False),
     ],
 )
-def test_a_toleration_covers_key_value_and_effect(toleration: Toleration, covers: bool) -> None:
+def test_a_toleration_covers_key_value_and_effect(
+    toleration: ClusterToleration, covers: bool
+) -> None:
     assert untolerated([GPU], [toleration]) == (None if covers else GPU)
 
 
@@ -39,8 +44,15 @@ def test_a_toleration_covers_key_value_and_effect(toleration: Toleration, covers
         ([GPU], "NoExecute", None),
     ],
 )
-def test_the_first_taint_of_an_effect_that_nothing_covers_is_found(taints: list[Taint], effect: str, found: Taint | None) -> None:
-    other = Toleration("other", "Exists", "", "")
-    assert untolerated(taints, [], effect) == untolerated(taints, [other], effect) == found
-    either = [Toleration("gpu", "Exists", "", ""), Toleration("new", "Exists", "", "")]
+def test_the_first_untolerated_taint_of_an_effect_is_found(
+    taints: list[ClusterTaint], effect: str, found: ClusterTaint | None
+) -> None:
+    other = ClusterToleration("other", "Exists", "", "")
+    assert (
+        untolerated(taints, [], effect) == untolerated(taints, [other], effect) == found
+    )
+    either = [
+        ClusterToleration("gpu", "Exists", "", ""),
+        ClusterToleration("new", "Exists", "", ""),
+    ]
     assert untolerated(taints, either, effect) is None

@@ -1,6 +1,8 @@
-"""Random small fleets for property tests: a few clusters, pools and deployments, and everything that can happen to them.
+"""Random small fleets for property tests: clusters, pools, deployments and their
+events.
 
-A world follows from one number, so ten thousand of them are quickly made and a failure is repeated by its number alone.
+A world follows from one number, so ten thousand of them are quickly made and a failure
+is repeated by its number alone.
 """
 
 import random
@@ -9,7 +11,15 @@ from dataclasses import dataclass, replace
 from hypothesis import strategies as st
 
 from scheduler.fleet.fleet import Fleet
-from scheduler.model.inputs import ClusterView, DeploymentView, EngineView, LedgerEntry, MemberView, PoolView, Taint
+from scheduler.model.inputs import (
+    ClusterTaint,
+    ClusterView,
+    DeploymentView,
+    EngineView,
+    LedgerEntry,
+    MemberView,
+    PoolView,
+)
 from tests.scheduler.builders import (
     NOW,
     alone,
@@ -28,9 +38,12 @@ from tests.scheduler.builders import (
 )
 
 MEMORIES = ("40Gi", "80Gi", "141Gi")
-ENTRIES = (*(gpu(memory, count) for memory in MEMORIES for count in (1, 8)), gpu("141Gi", claim="Synthetic"))
+ENTRIES = (
+    *(gpu(memory, count) for memory in MEMORIES for count in (1, 8)),
+    gpu("141Gi", claim="Synthetic"),
+)
 REGIONS = ("us", "eu")
-TAINTS = (Taint("x", "", "NoSchedule"), Taint("x", "", "NoExecute"))
+TAINTS = (ClusterTaint("x", "", "NoSchedule"), ClusterTaint("x", "", "NoExecute"))
 STATES = ("Bound", "Bound", "Reserved", "Releasing")
 CLUSTERS_MAX = 12
 POOLS_MAX = 8
@@ -39,7 +52,9 @@ ENGINES_MAX = 4
 
 @dataclass(frozen=True)
 class World:
-    """A fleet as plain lists, so that it can be built in any order, and the deployments that are scheduled."""
+    """A fleet as plain lists, so that it can be built in any order, and the scheduled
+    deployments.
+    """
 
     seed: int
     clusters: tuple[ClusterView, ...]
@@ -57,7 +72,9 @@ class World:
 
 
 def small(dice: random.Random, most: int) -> int:
-    """A size from 1 to `most`; small ones are more frequent, because they collide more."""
+    """Return a size from 1 to `most`; small ones are more frequent, because they
+    collide more.
+    """
     return min(dice.randint(1, most), dice.randint(1, most))
 
 
@@ -69,7 +86,10 @@ def random_engine(dice: random.Random, name: str) -> EngineView:
     request = ask(at_least(dice.choice(MEMORIES)), count=dice.choice((1, 4, 8)))
     if chance(dice, 0.6):
         return engine(name, alone(request), copies=dice.randint(1, 3))
-    members: tuple[MemberView, ...] = (leader() if chance(dice, 0.5) else leader(request), worker(dice.randint(1, 3), request))
+    members: tuple[MemberView, ...] = (
+        leader() if chance(dice, 0.5) else leader(request),
+        worker(dice.randint(1, 3), request),
+    )
     return engine(name, *members)
 
 
@@ -100,7 +120,11 @@ def random_deployment(dice: random.Random, name: str) -> DeploymentView:
 
 
 def random_world(seed: int) -> World:
-    """Make a world; its replicas were placed for deployments like those that are scheduled, some of them edited since."""
+    """Make a world.
+
+    Its replicas were placed for deployments like the scheduled ones, some of them
+    edited since.
+    """
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     names = [f"c{i:02}" for i in range(small(dice, CLUSTERS_MAX))]
     views = tuple(random_cluster(dice, name) for name in names)
@@ -111,8 +135,15 @@ def random_world(seed: int) -> World:
         owner = dice.choice(asking)
         at = dice.choice((*names, *names, "gone"))
         index = dice.randint(0, 3)
-        view = owner if chance(dice, 0.6) else replace(random_deployment(dice, owner.name), template="v0")
-        published = [*(built.clusters[at].positions if at in built.clusters else ()), "lost"]
+        view = (
+            owner
+            if chance(dice, 0.6)
+            else replace(random_deployment(dice, owner.name), template="v0")
+        )
+        published = [
+            *(built.clusters[at].positions if at in built.clusters else ()),
+            "lost",
+        ]
         state = dice.choice(STATES)
         ready = state == "Bound" and chance(dice, 0.7)
         entries[owner.name, at, index] = LedgerEntry(
@@ -122,7 +153,9 @@ def random_world(seed: int) -> World:
             at,
             index,
             f"{owner.name}-{at}-{index}",
-            placed_engines(view, [dice.choice(published) for _ in view.engines], built, at),
+            placed_engines(
+                view, [dice.choice(published) for _ in view.engines], built, at
+            ),
             state,
             since=NOW,
             ready=ready,
@@ -133,5 +166,5 @@ def random_world(seed: int) -> World:
 
 
 def worlds() -> st.SearchStrategy[World]:
-    """Give worlds by their number."""
+    """Yield worlds by their numbers."""
     return st.integers(0, 2**32 - 1).map(random_world)

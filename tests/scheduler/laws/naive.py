@@ -1,7 +1,9 @@
-"""A second scheduler, written from the text of the specification alone and in the simplest way: what the reference decides.
+"""A second, naive scheduler that makes the decisions of the reference implementation.
 
-It shares no code with the one under test beyond the plain data both read. It knows the selectors of random fleets only, does not index
-anything, and follows sections 3 to 5 and 10 with the fixes that `compat: reference` turns off left out.
+It shares only the plain input data with the scheduler under test. It knows only the
+selectors of random fleets and has no indices. It implements the filters, matching,
+ranking and retention of the reference implementation, including the defects that
+`compat: reference` keeps.
 """
 
 import re
@@ -9,9 +11,21 @@ from collections import Counter
 from dataclasses import dataclass
 
 from scheduler.model.decision import EnginePlacement
-from scheduler.model.inputs import ClusterView, DeploymentView, DeviceSet, EngineView, LedgerEntry, MemberView, PoolView, Taint, Toleration
+from scheduler.model.inputs import (
+    ClusterTaint,
+    ClusterToleration,
+    ClusterView,
+    DeploymentView,
+    DeviceSet,
+    EngineView,
+    LedgerEntry,
+    MemberView,
+    PoolView,
+)
 
-_AT_LEAST = re.compile(r'device\.capacity\["[^"]+"\]\.memory\.compareTo\(quantity\("(\d+)Gi"\)\) >= 0')
+_AT_LEAST = re.compile(
+    r'device\.capacity\["[^"]+"\]\.memory\.compareTo\(quantity\("(\d+)Gi"\)\) >= 0'
+)
 Charges = Counter[tuple[str, str]]
 
 
@@ -24,16 +38,37 @@ class PlacedReplica:
     pools: tuple[tuple[str, str], ...]
 
 
-def decide_naively(clusters: list[ClusterView], replicas: list[LedgerEntry], wants: DeploymentView) -> list[PlacedReplica]:
-    """Give where the replicas of one deployment are placed in the end."""
-    selected = {c.name: c for c in clusters if all(c.labels.get(k) == v for k, v in wants.match_labels.items())}
-    own = sorted((r for r in replicas if (r.namespace, r.deployment) == (wants.namespace, wants.name)), key=lambda r: r.name)
+def decide_naively(
+    clusters: list[ClusterView], replicas: list[LedgerEntry], wants: DeploymentView
+) -> list[PlacedReplica]:
+    """Return the final places of the replicas of one deployment."""
+    selected = {
+        c.name: c
+        for c in clusters
+        if all(c.labels.get(k) == v for k, v in wants.match_labels.items())
+    }
+    own = sorted(
+        (
+            r
+            for r in replicas
+            if (r.namespace, r.deployment) == (wants.namespace, wants.name)
+        ),
+        key=lambda r: r.name,
+    )
     kept = scaled_down(retained(own, selected, wants), wants.replicas)
     used: Charges = Counter()
     for replica in replicas:
-        if (replica.namespace, replica.deployment) != (wants.namespace, wants.name) or replica in kept:
+        if (replica.namespace, replica.deployment) != (
+            wants.namespace,
+            wants.name,
+        ) or replica in kept:
             used.update(charged(replica))
-    places = [PlacedReplica(r.cluster, r.index, tuple((e.engine, e.members[0].pool) for e in r.engines)) for r in kept]
+    places = [
+        PlacedReplica(
+            r.cluster, r.index, tuple((e.engine, e.members[0].pool) for e in r.engines)
+        )
+        for r in kept
+    ]
     while len(places) < wants.replicas:
         found = fill_one(selected, wants, places, used)
         if found is None:
@@ -42,21 +77,33 @@ def decide_naively(clusters: list[ClusterView], replicas: list[LedgerEntry], wan
     return sorted(places, key=lambda s: (s.cluster, s.index))
 
 
-def retained(own: list[LedgerEntry], selected: dict[str, ClusterView], wants: DeploymentView) -> list[LedgerEntry]:
+def retained(
+    own: list[LedgerEntry], selected: dict[str, ClusterView], wants: DeploymentView
+) -> list[LedgerEntry]:
     kept: list[LedgerEntry] = []
     for replica in own:
         cluster = selected.get(replica.cluster)
-        if cluster is None or any((r.cluster, r.index) == (replica.cluster, replica.index) for r in kept):
+        if cluster is None or any(
+            (r.cluster, r.index) == (replica.cluster, replica.index) for r in kept
+        ):
             continue
-        if untolerated(cluster.taints, wants.tolerations, {"NoExecute"}) or not pins_hold(replica.engines, cluster, wants.engines):
+        if untolerated(
+            cluster.taints, wants.tolerations, {"NoExecute"}
+        ) or not pins_hold(replica.engines, cluster, wants.engines):
             continue
         kept.append(replica)
     return kept
 
 
-def pins_hold(placed_engines: tuple[EnginePlacement, ...], cluster: ClusterView, engines: tuple[EngineView, ...]) -> bool:
+def pins_hold(
+    placed_engines: tuple[EnginePlacement, ...],
+    cluster: ClusterView,
+    engines: tuple[EngineView, ...],
+) -> bool:
     names = {e.name: e for e in engines}
-    if len(placed_engines) != len(engines) or any(current.engine not in names for current in placed_engines):
+    if len(placed_engines) != len(engines) or any(
+        current.engine not in names for current in placed_engines
+    ):
         return False
     for current in placed_engines:
         members = names[current.engine].members
@@ -82,11 +129,22 @@ def scaled_down(kept: list[LedgerEntry], wanted: int) -> list[LedgerEntry]:
     return left
 
 
-def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, places: list[PlacedReplica], used: Charges) -> PlacedReplica | None:
+def fill_one(
+    selected: dict[str, ClusterView],
+    wants: DeploymentView,
+    places: list[PlacedReplica],
+    used: Charges,
+) -> PlacedReplica | None:
     load = Counter(s.cluster for s in places)
     for name in sorted(selected, key=lambda name: (load[name], name)):
         cluster = selected[name]
-        if not cluster.ready or not cluster.gateway_address or untolerated(cluster.taints, wants.tolerations, {"NoSchedule", "NoExecute"}):
+        if (
+            not cluster.ready
+            or not cluster.gateway_address
+            or untolerated(
+                cluster.taints, wants.tolerations, {"NoSchedule", "NoExecute"}
+            )
+        ):
             continue
         placed = arranged(cluster, wants.engines, used)
         if placed is None:
@@ -95,16 +153,25 @@ def fill_one(selected: dict[str, ClusterView], wants: DeploymentView, places: li
         index = next(i for i in range(len(taken) + 1) if i not in taken)
         for pool, nodes in placed.values():
             used[name, pool] += nodes
-        return PlacedReplica(name, index, tuple((engine.name, placed[engine.name][0]) for engine in wants.engines))
+        return PlacedReplica(
+            name,
+            index,
+            tuple((engine.name, placed[engine.name][0]) for engine in wants.engines),
+        )
     return None
 
 
-def arranged(cluster: ClusterView, engines: tuple[EngineView, ...], used: Charges) -> dict[str, tuple[str, int]] | None:
-    """Put every engine on its first pool with enough free nodes, or give None."""
+def arranged(
+    cluster: ClusterView, engines: tuple[EngineView, ...], used: Charges
+) -> dict[str, tuple[str, int]] | None:
+    """Put every engine on its first pool with enough free nodes, or return None."""
     free = {p.name: p.nodes - used[cluster.name, p.name] for p in cluster.pools}
     placed: dict[str, tuple[str, int]] = {}
     for engine in engines:
-        capable = [any((resolve(m, p.device_set) or 0) > 0 for p in cluster.pools) for m in engine.members]
+        capable = [
+            any((resolve(m, p.device_set) or 0) > 0 for p in cluster.pools)
+            for m in engine.members
+        ]
         for pool in cluster.pools:
             nodes = cost_on(pool, engine, capable)
             if nodes is not None and free[pool.name] >= nodes:
@@ -117,23 +184,37 @@ def arranged(cluster: ClusterView, engines: tuple[EngineView, ...], used: Charge
 
 
 def cost_on(pool: PoolView, engine: EngineView, capable: list[bool]) -> int | None:
-    """Nodes of an engine on a pool, None if it may not be placed there."""
+    """Return the nodes of an engine on a pool, or None if it may not be placed there."""
     resolved = [resolve(member, pool.device_set) for member in engine.members]
     if any(r is None for r in resolved) or not any(resolved):
         return None
     if any(can and not r for can, r in zip(capable, resolved, strict=True)):
         return None
-    return sum(pods(m) * engine.copies for m, r in zip(engine.members, resolved, strict=True) if r)
+    return sum(
+        pods(m) * engine.copies
+        for m, r in zip(engine.members, resolved, strict=True)
+        if r
+    )
 
 
 def resolve(member: MemberView, devices: DeviceSet) -> int | None:
-    """Requests of a member that claim something on these devices, None if one is not satisfied: the first entry with enough left wins."""
+    """Return the member's requests that claim devices here, or None if one is not
+    satisfied.
+
+    The first entry with enough devices left is used.
+    """
     left = [max(0, entry.count) for entry in devices.entries]
     claimed = 0
     for request in member.requests:
         for j, entry in enumerate(devices.entries):
-            memory = next(int(text.removesuffix("Gi")) for name, text in entry.capacity if name == "memory")
-            if left[j] >= request.count and all(memory >= least(selector) for selector in request.selectors):
+            memory = next(
+                int(text.removesuffix("Gi"))
+                for name, text in entry.capacity
+                if name == "memory"
+            )
+            if left[j] >= request.count and all(
+                memory >= least(selector) for selector in request.selectors
+            ):
                 left[j] -= request.count
                 claimed += entry.claim != "Synthetic"
                 break
@@ -153,12 +234,18 @@ def charged(replica: LedgerEntry) -> Charges:
     for engine in replica.engines:
         for member in engine.members:
             if member.requests:
-                total[replica.cluster, member.pool] += (member.worker_nodes if member.role == "Worker" else 1) * engine.copies
+                total[replica.cluster, member.pool] += (
+                    member.worker_nodes if member.role == "Worker" else 1
+                ) * engine.copies
     return total
 
 
-def grows(replica: LedgerEntry, wants: DeploymentView, clusters: list[ClusterView]) -> bool:
-    """Whether keeping a replica would make it larger than it was placed: there the reference overcommits (D2)."""
+def grows(
+    replica: LedgerEntry, wants: DeploymentView, clusters: list[ClusterView]
+) -> bool:
+    """Return whether a kept replica would grow; the reference overcommits nodes in that
+    case.
+    """
     cluster = next((c for c in clusters if c.name == replica.cluster), None)
     engines = {e.name: e for e in wants.engines}
     if cluster is None:
@@ -169,8 +256,16 @@ def grows(replica: LedgerEntry, wants: DeploymentView, clusters: list[ClusterVie
             continue
         for placed, member in zip(current.members, engine.members, strict=True):
             pool = next((p for p in cluster.pools if p.name == placed.pool), None)
-            now = pods(member) * engine.copies if pool and resolve(member, pool.device_set) else 0
-            before = (placed.worker_nodes if placed.role == "Worker" else 1) * current.copies if placed.requests else 0
+            now = (
+                pods(member) * engine.copies
+                if pool and resolve(member, pool.device_set)
+                else 0
+            )
+            before = (
+                (placed.worker_nodes if placed.role == "Worker" else 1) * current.copies
+                if placed.requests
+                else 0
+            )
             if now > before:
                 return True
     return False
@@ -180,11 +275,18 @@ def pods(member: MemberView) -> int:
     return member.worker_nodes if member.role == "Worker" else 1
 
 
-def untolerated(taints: tuple[Taint, ...], tolerations: tuple[Toleration, ...], effects: set[str]) -> bool:
-    return any(taint.effect in effects and not any(tolerated(taint, t) for t in tolerations) for taint in taints)
+def untolerated(
+    taints: tuple[ClusterTaint, ...],
+    tolerations: tuple[ClusterToleration, ...],
+    effects: set[str],
+) -> bool:
+    return any(
+        taint.effect in effects and not any(tolerated(taint, t) for t in tolerations)
+        for taint in taints
+    )
 
 
-def tolerated(taint: Taint, toleration: Toleration) -> bool:
+def tolerated(taint: ClusterTaint, toleration: ClusterToleration) -> bool:
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == "Exists":

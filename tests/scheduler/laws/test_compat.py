@@ -1,4 +1,4 @@
-"""`compat: reference`: the reference's decisions where this scheduler differs on purpose, for differential runs."""
+"""`compat: reference` gives the reference's decisions where this scheduler deviates."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,9 @@ REFERENCE = SchedulerOptions(compat="reference")
 
 @dataclass(frozen=True)
 class Case:
-    """A world made from options, the deployment that is scheduled, and where its replicas are then: here, and with the reference."""
+    """A world made from options, the scheduled deployment, and its places: here, and in
+    the reference.
+    """
 
     story: str
     clusters: list[Any]
@@ -50,7 +52,7 @@ MANY = tuple(ask(count=11, name=f"r{i}") for i in range(3))
 
 CASES = [
     Case(
-        "D5 relabelled cluster",
+        "relabelled cluster",
         [cluster("a", 2, labels={"region": "us"})],
         deployment(match_labels={"region": "us"}),
         ["a/0"],
@@ -60,7 +62,7 @@ CASES = [
         edit=cluster("a", 2, labels={"region": "eu"}),
     ),
     Case(
-        "D7 class edit",
+        "class edit",
         [cluster("a", 2), cluster("b", 2)],
         deployment(),
         ["a/0"],
@@ -70,7 +72,7 @@ CASES = [
         edit=cluster("a", pool("p", 2, gpu("140Gi"))),
     ),
     Case(
-        "D8 no successor",
+        "no successor",
         [cluster("a", 2)],
         deployment(engine("main", alone(ask(at_least("999Gi")))), template="v2"),
         ["a/0"],
@@ -79,7 +81,7 @@ CASES = [
         ("a/0",),
     ),
     Case(
-        "D8 held fill",
+        "held fill",
         [cluster("a", 2)],
         deployment(engine("renamed"), cache=CacheView("Unresolved", "w")),
         ["a/0"],
@@ -88,22 +90,28 @@ CASES = [
         ("a/0",),
     ),
     Case(
-        "D11 greedy devices",
+        "greedy devices",
         [cluster("a", BIG_AND_SMALL)],
         deployment(engine("main", alone(ask(IS_GPU, name="any"), ask(name="big")))),
         ["a/0"],
         [],
     ),
     Case(
-        "D11 greedy engines",
+        "greedy engines",
         [cluster("a", pool("p141", 1), pool("p40", 1, gpu("40Gi")))],
         deployment(engine("flex", alone(ask(IS_GPU))), engine("big")),
         ["a/0"],
         [],
     ),
-    Case("D13 one entry per request", [cluster("a", TWO_HALVES)], deployment(engine("main", alone(ask(count=8)))), ["a/0"], []),
     Case(
-        "D14 scale-down ignores health",
+        "one entry per request",
+        [cluster("a", TWO_HALVES)],
+        deployment(engine("main", alone(ask(count=8)))),
+        ["a/0"],
+        [],
+    ),
+    Case(
+        "scale-down ignores health",
         [cluster("a", 2), cluster("b", 2)],
         deployment(want=1),
         ["b/0"],
@@ -112,9 +120,15 @@ CASES = [
         ("a/0", "b/0"),
         edit=cluster("a", 2, ready=False),
     ),
-    Case("D15 deleting cluster", [cluster("a", 1, deleting=True)], deployment(), [], ["a/0"]),
     Case(
-        "D15 terminating replica",
+        "deleting cluster",
+        [cluster("a", 1, deleting=True)],
+        deployment(),
+        [],
+        ["a/0"],
+    ),
+    Case(
+        "terminating replica",
         [cluster("a", 4)],
         deployment(),
         ["a/1"],
@@ -123,9 +137,15 @@ CASES = [
         ("a/0",),
         (("state", "Releasing"),),
     ),
-    Case("D20 cache-incapable cluster", [cluster("a", 1)], deployment(cache=CacheView("Present", "w")), [], ["a/0"]),
     Case(
-        "D26 more devices than a claim holds",
+        "cache-incapable cluster",
+        [cluster("a", 1)],
+        deployment(cache=CacheView("Present", "w")),
+        [],
+        ["a/0"],
+    ),
+    Case(
+        "more devices than a claim holds",
         [cluster("a", pool("p", 1, gpu(count=64)))],
         deployment(engine("main", alone(*MANY))),
         [],
@@ -144,35 +164,46 @@ def world(case: Case, options: SchedulerOptions) -> Fleet:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_each_fix_can_be_turned_off(case: Case) -> None:
+def test_each_deviation_can_be_turned_off(case: Case) -> None:
     assert places(decided(world(case, SchedulerOptions()), case.asking)) == case.ours
     assert places(decided(world(case, REFERENCE), case.asking)) == case.reference
 
 
-def test_d12_the_first_matching_entry_wins_even_if_synthetic() -> None:
+def test_the_first_matching_entry_wins_even_if_synthetic() -> None:
     shadow = pool("p", 1, gpu(claim="Synthetic", name="shadow"), gpu(), nic())
     view = deployment(engine("main", alone(ask(), ask(IS_NIC, name="nic"))))
     resolved = [
-        [r.name for r in decided(fleet(cluster("a", shadow), options=options), view).placements[0].engines[0].members[0].requests]
+        [
+            r.name
+            for r in decided(fleet(cluster("a", shadow), options=options), view)
+            .placements[0]
+            .engines[0]
+            .members[0]
+            .requests
+        ]
         for options in (SchedulerOptions(), REFERENCE)
     ]
     assert resolved == [["gpu", "nic"], ["nic"]]
 
 
-def test_what_is_never_turned_off() -> None:
-    """D1 namespaces, D2 growth, D3 the ledger, D6 selectors that do not compile."""
+def test_some_rules_cannot_be_turned_off() -> None:
+    """Namespaces, growth, the ledger, and selectors that do not compile."""
     built = fleet(cluster("a", 1), options=REFERENCE)
     put_replicas(built, deployment(namespace="other"), "a/0")
     assert places(decided(built, deployment(namespace="ours"))) == []
     grown = fleet(cluster("a", 2), options=REFERENCE)
     put_replicas(grown, deployment(), "a/0")
-    placed = decided(grown, deployment(engine(copies=8), template="v2")).placements[0].engines[0]
+    placed = (
+        decided(grown, deployment(engine(copies=8), template="v2"))
+        .placements[0]
+        .engines[0]
+    )
     assert placed.copies == 1
     broken = deployment(engine("main", alone(ask("device."))), template="v2")
     assert places(decided(grown, broken)) == ["a/0"]
 
 
-def test_d15_the_nodes_of_a_terminating_replica_that_counts_as_kept_are_not_used_twice() -> None:
+def test_nodes_of_a_terminating_kept_replica_are_not_used_twice() -> None:
     built = fleet(cluster("a", 1), options=REFERENCE)
     put_replicas(built, deployment(), "a/0", state="Releasing")
     assert places(decided(built, deployment(want=2))) == ["a/0"]

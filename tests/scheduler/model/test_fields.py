@@ -4,7 +4,15 @@ from collections.abc import Callable
 
 import pytest
 
-from scheduler.model.fields import WHOLE_MAX, WHOLE_MIN, FieldError, Fields, inside, is_whole, wrong
+from scheduler.model.fields import (
+    WHOLE_MAX,
+    WHOLE_MIN,
+    FieldError,
+    JsonFields,
+    inside,
+    is_whole,
+    wrong,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +34,7 @@ def test_a_whole_number_has_64_bits(value: object, whole: bool) -> None:
     assert is_whole(value) is whole
 
 
-READ = Fields(
+READ = JsonFields(
     {
         "text": "a",
         "empty": "",
@@ -71,11 +79,13 @@ READ = Fields(
         (lambda: ("text" in READ, "null" in READ, "absent" in READ), (True, False, False)),
     ],
 )  # fmt: skip
-def test_absent_and_null_give_the_default(read: Callable[[], object], value: object) -> None:
+def test_absent_and_null_give_the_default(
+    read: Callable[[], object], value: object
+) -> None:
     assert read() == value
 
 
-WRONG = Fields(
+WRONG = JsonFields(
     {
         "number": 1,
         "text": "a",
@@ -107,9 +117,9 @@ WRONG = Fields(
         (lambda: WRONG.objects("objects"), "status.objects[1]: must be an object, got 3"),
         (lambda: WRONG.texts("texts"), "status.texts[1]: must be text, got 2"),
         (lambda: WRONG.text_map("object"), "status.object.a: must be text, got 1"),
-        (lambda: Fields([], ""), "must be an object, got []"),
-        (lambda: Fields({"a": 1}, "").text("a"), "a: must be text, got 1"),
-        (lambda: Fields({"a": 1}, "Pool p: ").text("a"), "Pool p: a: must be text, got 1"),
+        (lambda: JsonFields([], ""), "must be an object, got []"),
+        (lambda: JsonFields({"a": 1}, "").text("a"), "a: must be text, got 1"),
+        (lambda: JsonFields({"a": 1}, "Pool p: ").text("a"), "Pool p: a: must be text, got 1"),
     ],
 )  # fmt: skip
 def test_an_error_names_the_field(read: Callable[[], object], says: str) -> None:
@@ -136,5 +146,5 @@ def test_a_long_value_is_cut_in_an_error(length: int, shown: str) -> None:
         (ValueError("is required"), "rollout"),
     ],
 )
-def test_the_field_around_an_error_comes_first(error: ValueError, at: str) -> None:
+def test_an_error_path_starts_with_the_outer_field(error: ValueError, at: str) -> None:
     assert str(inside("rollout", error)) == f"{at}: is required"

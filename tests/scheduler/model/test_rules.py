@@ -21,9 +21,13 @@ def test_the_reference_switches_each_rule(compat: str, full: bool) -> None:
         max_cost=7,
     )
     rules = PlacementRules.of(options)
-    assert rules.matching == MatchRules(full, full, full, full, lenient_calls=True, max_cost=7)
+    assert rules.matching == MatchRules(
+        full, full, full, full, lenient_calls=True, max_cost=7
+    )
     assert (rules.reserve_for_queue, rules.count_devices) == (full, full)
-    others = {name: value for name, value in asdict(rules).items() if name not in BY_AMOUNTS}
+    others = {
+        name: value for name, value in asdict(rules).items() if name not in BY_AMOUNTS
+    }
     assert len(others) == 14
     assert others == {name: full != (name in ONLY_REFERENCE) for name in others}
 
@@ -34,10 +38,16 @@ def test_the_reference_switches_each_rule(compat: str, full: bool) -> None:
         (SchedulerOptions(), False, False),
         (SchedulerOptions(queue_order="StrictOrder"), True, False),
         (SchedulerOptions(accounting="device-packed"), False, True),
-        (SchedulerOptions(class_accounting={"a": "node", "b": "device-safe"}), False, True),
+        (
+            SchedulerOptions(class_accounting={"a": "node", "b": "device-safe"}),
+            False,
+            True,
+        ),
         (SchedulerOptions(class_accounting={"a": "node"}), False, False),
     ],
 )
-def test_a_policy_reserves_and_counts_devices_only_where_it_says_so(options: SchedulerOptions, reserve: bool, count: bool) -> None:
+def test_a_policy_reserves_and_counts_devices_only_if_configured(
+    options: SchedulerOptions, reserve: bool, count: bool
+) -> None:
     rules = PlacementRules.of(options)
     assert (rules.reserve_for_queue, rules.count_devices) == (reserve, count)

@@ -1,4 +1,6 @@
-"""How much may change in one decision, and which pods are sure of a node."""
+"""How much may change in one decision, and from which number of nodes on pods always
+fit.
+"""
 
 from typing import Any
 
@@ -7,11 +9,11 @@ import pytest
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.charged_devices import Pods
 from scheduler.model.inputs import LedgerEntry
-from scheduler.model.policy import PlacementPolicy, Rollout, SchedulerOptions
+from scheduler.model.policy import PlacementPolicy, RolloutPolicy, SchedulerOptions
 from scheduler.placement.limits.device_accounting import is_safe
 from scheduler.placement.retain import RetainedReplica
 from scheduler.placement.rollout import (
-    Budget,
+    RolloutBudget,
     amount,
     budget_of,
     changeable,
@@ -38,35 +40,48 @@ from tests.scheduler.builders import NOW, deployment, fleet
         ("150%", 7, 10, 11),
     ],
 )
-def test_a_share_is_rounded_up_or_down(value: int | str, total: int, down: int, up: int) -> None:
+def test_a_share_is_rounded_up_or_down(
+    value: int | str, total: int, down: int, up: int
+) -> None:
     assert (amount(value, total, up=False), amount(value, total, up=True)) == (down, up)
 
 
 @pytest.mark.parametrize("value", ["", "%", "x", "-1", "5.5%", "-5%", "5 %"])
 def test_an_amount_is_a_whole_number_or_a_percentage(value: str) -> None:
-    with pytest.raises(ValueError, match="is neither a whole number nor a percentage such as 25%"):
+    with pytest.raises(
+        ValueError, match="is neither a whole number nor a percentage such as 25%"
+    ):
         amount(value, 10, up=True)
 
 
 def test_a_budget_ends_with_its_last_change() -> None:
-    budget, unlimited = Budget(2), Budget(None)
+    budget, unlimited = RolloutBudget(2), RolloutBudget(None)
     assert [budget.take() for _ in range(4)] == [True, True, False, False]
     assert [unlimited.take() for _ in range(4)] == [True] * 4
-    assert not Budget(0).take()
+    assert not RolloutBudget(0).take()
 
 
 @pytest.mark.parametrize(
     ("own", "fleets", "limit"),
     [(None, 3, 3), (None, "25%", 2), (5, 3, 5), (0, 3, 0), ("35%", 3, 3)],
 )
-def test_a_deployment_limits_its_unavailable_replicas_or_the_fleet_does(own: int | str | None, fleets: int | str, limit: int) -> None:
-    view = deployment(want=10, policy=PlacementPolicy(Rollout(max_unavailable=own)))
-    assert unavailable_limit(view, SchedulerOptions(rollout_max_unavailable=fleets)) == limit
+def test_a_deployment_limits_its_unavailable_replicas_or_the_fleet_does(
+    own: int | str | None, fleets: int | str, limit: int
+) -> None:
+    view = deployment(
+        want=10, policy=PlacementPolicy(RolloutPolicy(max_unavailable=own))
+    )
+    assert (
+        unavailable_limit(view, SchedulerOptions(rollout_max_unavailable=fleets))
+        == limit
+    )
 
 
 def kept(name: str, **fields: Any) -> RetainedReplica:
     """Return a retained replica of the current template."""
-    return RetainedReplica(LedgerEntry(name, "ml", "m", "a", 0, name, (), **{"template": "v1", **fields}))
+    return RetainedReplica(
+        LedgerEntry(name, "ml", "m", "a", 0, name, (), **{"template": "v1", **fields})
+    )
 
 
 READY, STARTING = kept("ready", ready=True), kept("starting")
@@ -76,25 +91,37 @@ OLD = kept("old", template="v0")
 @pytest.mark.parametrize(
     ("rollout", "replicas", "left", "surge"),
     [
-        (Rollout(max_unavailable=3), [READY], 3, 0),
-        (Rollout(max_unavailable=3), [STARTING, STARTING], 1, 0),
-        (Rollout(max_unavailable=3), [OLD, READY], 3, 0),
-        (Rollout(max_unavailable=3), [STARTING] * 5, 0, 0),
-        (Rollout(max_unavailable=0), [READY], 1, 0),
-        (Rollout(max_unavailable=0, max_surge=2), [READY], 0, 2),
-        (Rollout(max_unavailable=3, max_surge="25%"), [STARTING], 2, 3),
-        (Rollout(paused=True, max_unavailable=3, max_surge=2), [READY], 0, 0),
-        (Rollout(type="AllAtOnce", max_unavailable=3, max_surge=2), [STARTING], None, 0),
+        (RolloutPolicy(max_unavailable=3), [READY], 3, 0),
+        (RolloutPolicy(max_unavailable=3), [STARTING, STARTING], 1, 0),
+        (RolloutPolicy(max_unavailable=3), [OLD, READY], 3, 0),
+        (RolloutPolicy(max_unavailable=3), [STARTING] * 5, 0, 0),
+        (RolloutPolicy(max_unavailable=0), [READY], 1, 0),
+        (RolloutPolicy(max_unavailable=0, max_surge=2), [READY], 0, 2),
+        (RolloutPolicy(max_unavailable=3, max_surge="25%"), [STARTING], 2, 3),
+        (RolloutPolicy(paused=True, max_unavailable=3, max_surge=2), [READY], 0, 0),
+        (
+            RolloutPolicy(type="AllAtOnce", max_unavailable=3, max_surge=2),
+            [STARTING],
+            None,
+            0,
+        ),
     ],
 )
 def test_replicas_that_are_not_ready_with_the_template_use_up_the_budget(
-    rollout: Rollout, replicas: list[RetainedReplica], left: int | None, surge: int
+    rollout: RolloutPolicy,
+    replicas: list[RetainedReplica],
+    left: int | None,
+    surge: int,
 ) -> None:
     view = deployment(want=10, policy=PlacementPolicy(rollout))
-    assert budget_of(FleetOverlay(fleet(), NOW), view, replicas) == Budget(left, surge)
+    assert budget_of(FleetOverlay(fleet(), NOW), view, replicas) == RolloutBudget(
+        left, surge
+    )
 
 
-def test_only_a_replica_of_the_current_template_that_is_not_ready_is_in_flight() -> None:
+def test_only_a_replica_of_the_current_template_that_is_not_ready_is_in_flight() -> (
+    None
+):
     found = [in_flight(deployment(), each) for each in (READY, STARTING, OLD)]
     assert found == [False, True, False]
     assert not in_flight(deployment(template=""), kept("a", template=""))
@@ -136,14 +163,18 @@ THREE, FIVE = Pods((3,), 3), Pods((5,), 2)
         ((8, 2), [Pods((1, 0), 9), Pods((0, 1), 2)], 2),
     ],
 )
-def test_pods_are_sure_of_a_node_from_so_many_nodes_on(capacity: tuple[int, ...], pods: list[Pods], nodes: int) -> None:
-    assert [is_safe(capacity, nodes + more, pods) for more in (-1, 0, 1)][bool(not nodes) :] == (
-        [False, True, True] if nodes else [True, True]
-    )
+def test_pods_fit_from_a_minimum_number_of_nodes(
+    capacity: tuple[int, ...], pods: list[Pods], nodes: int
+) -> None:
+    assert [is_safe(capacity, nodes + more, pods) for more in (-1, 0, 1)][
+        bool(not nodes) :
+    ] == ([False, True, True] if nodes else [True, True])
 
 
 def test_no_number_of_nodes_is_enough_for_a_pod_that_is_larger_than_a_node() -> None:
-    assert [is_safe((8, 2), 100, [Pods(size, 1)]) for size in ((8, 2), (9, 1), (1, 3))] == [
+    assert [
+        is_safe((8, 2), 100, [Pods(size, 1)]) for size in ((8, 2), (9, 1), (1, 3))
+    ] == [
         True,
         False,
         False,

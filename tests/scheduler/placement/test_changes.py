@@ -1,4 +1,4 @@
-"""What an edit, a class, a cluster or a taint does to what already runs (cases 129 to 143)."""
+"""The effect of edits, classes, clusters and taints on running replicas."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import CacheView, DeploymentView, EngineView
-from scheduler.model.policy import Drain, PlacementPolicy, Rollout
+from scheduler.model.policy import DrainPolicy, PlacementPolicy, RolloutPolicy
 from tests.scheduler.builders import (
     IS_NIC,
     NOW,
@@ -40,49 +40,62 @@ from tests.scheduler.builders import (
 SMALL = engine("main", alone(ask(below("200Gi"))))
 LARGE = engine("main", alone(ask(at_least("200Gi"))))
 TWO_POOLS = (pool("small", 2, gpu("141Gi")), pool("large", 2, gpu("200Gi")))
-ALL_AT_ONCE = PlacementPolicy(Rollout("AllAtOnce"))
+ALL_AT_ONCE = PlacementPolicy(RolloutPolicy("AllAtOnce"))
 
 
 def without_digests(world: Fleet, uid: str) -> None:
-    """Leave of a replica what its manifest has."""
+    """Reduce a replica to the fields of its manifest."""
     entry = world.replica(uid)
     assert entry is not None
-    bare = tuple(replace(e, members=tuple(replace(m, need="", draw=()) for m in e.members)) for e in entry.engines)
+    bare = tuple(
+        replace(e, members=tuple(replace(m, need="", draw=()) for m in e.members))
+        for e in entry.engines
+    )
     world.put_replica(replace(entry, engines=bare))
 
 
-def test_129_an_edit_that_the_pin_fails_moves_the_identity_to_another_pool() -> None:
+def test_an_edit_that_no_longer_fits_the_pin_moves_the_identity_to_another_pool() -> (
+    None
+):
     world = fleet(cluster("a", *TWO_POOLS))
     uid = put_replicas(world, deployment(SMALL), "a/0", pools="small")[0]
     name = next(world.entries()).name
     decision = decided(world, deployment(LARGE, template="v2"))
-    assert (actions(decision), pools_of(decision), evicted(decision)) == ({"a/0": "Replace"}, ["large"], {uid: "PinMismatch"})
+    assert (actions(decision), pools_of(decision), evicted(decision)) == (
+        {"a/0": "Replace"},
+        ["large"],
+        {uid: "PinMismatch"},
+    )
     placement = decision.placements[0]
     assert (placement.replica_name, placement.after) == (name, (uid,))
     assert placement.uid != uid
 
 
-def test_130_an_edit_that_the_pin_still_satisfies_moves_nothing() -> None:
+def test_an_edit_that_still_fits_the_pin_moves_nothing() -> None:
     edited = deployment(engine("main", alone(ask(at_least("100Gi")))), template="v2")
     assert pools_of(decided(fleet(cluster("a", *TWO_POOLS)), edited)) == ["small"]
     world = fleet(cluster("a", *TWO_POOLS))
     put_replicas(world, deployment(LARGE), "a/0", pools="large")
     decision = decided(world, edited)
     assert (actions(decision), pools_of(decision)) == ({"a/0": "Update"}, ["large"])
-    assert decision.placements[0].engines[0].members[0].requests[0].selectors == (at_least("100Gi"),)
+    assert decision.placements[0].engines[0].members[0].requests[0].selectors == (
+        at_least("100Gi"),
+    )
 
 
-def test_131_an_edit_that_matches_nothing_deletes_nothing() -> None:
+def test_an_edit_that_matches_nothing_deletes_nothing() -> None:
     world = fleet(cluster("a", *TWO_POOLS))
     put_replicas(world, deployment(SMALL), "a/0", pools="small")
-    decision = decided(world, deployment(engine("main", alone(ask(at_least("999Gi")))), template="v2"))
+    decision = decided(
+        world, deployment(engine("main", alone(ask(at_least("999Gi")))), template="v2")
+    )
     assert (actions(decision), evicted(decision)) == ({"a/0": "Keep"}, {})
     assert condition(decision, "ReplacementBlocked") == ("True", "ReplacementBlocked")
     assert decision.placements[0].template == "v1"
     assert decision.waits_for_capacity
 
 
-def test_132_a_class_edit_moves_nothing_and_is_reported() -> None:
+def test_a_class_edit_moves_nothing_and_is_reported() -> None:
     world = fleet(cluster("a", 2))
     view = deployment()
     put_replicas(world, view, "a/0")
@@ -100,24 +113,30 @@ def test_a_drifted_replica_keeps_its_template() -> None:
     assert decided(world, deployment(template="v2")).placements[0].template == "v1"
 
 
-def test_a_stamp_from_before_digests_is_compared_by_what_it_claims() -> None:
+def test_a_placement_without_digests_is_compared_by_its_claims() -> None:
     world = fleet(cluster("a", 2))
     view = deployment()
     without_digests(world, put_replicas(world, view, "a/0")[0])
     world.put_cluster(cluster("a", pool("p", 2, gpu("140Gi"))))
     assert [note.reason for note in decided(world, view).notes] == ["Drifted"]
     edited = deployment(engine("main", alone(ask(at_least("142Gi")))), template="v2")
-    assert [note.reason for note in decided(world, edited).notes] == ["ReplacementBlocked"]
+    assert [note.reason for note in decided(world, edited).notes] == [
+        "ReplacementBlocked"
+    ]
 
 
-def test_a_request_that_is_new_since_a_stamp_without_digests_is_an_edit() -> None:
+def test_a_new_request_is_an_edit_of_a_placement_without_digests() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(engine("main", alone(ask(), ask(IS_NIC, name="nic"))))
     without_digests(world, put_replicas(world, deployment(), "a/0")[0])
-    assert [note.reason for note in decided(world, view).notes] == ["ReplacementBlocked"]
+    assert [note.reason for note in decided(world, view).notes] == [
+        "ReplacementBlocked"
+    ]
 
 
-def test_a_request_that_a_stamp_does_not_list_was_synthetic_where_the_pool_has_such_a_device() -> None:
+def test_a_request_missing_in_a_placement_counts_as_synthetic_if_the_pool_has_such_a_device() -> (
+    None
+):
     both = (gpu(), nic(claim="Synthetic"))
     world = fleet(cluster("a", pool("p", 2, *both)))
     view = deployment(engine("main", alone(ask(), ask(IS_NIC, name="nic"))))
@@ -127,14 +146,20 @@ def test_a_request_that_a_stamp_does_not_list_was_synthetic_where_the_pool_has_s
     assert [note.reason for note in decided(world, view).notes] == ["Drifted"]
 
 
-def test_a_leader_that_claims_from_now_on_is_an_edit() -> None:
+def test_a_leader_that_starts_to_claim_is_an_edit() -> None:
     world = fleet(cluster("a", 2))
     put_replicas(world, deployment(engine("main", leader(), worker(1))), "a/0")
-    view = deployment(engine("main", leader(ask(count=5), ask(count=5, name="more")), worker(1)), template="v2")
-    assert [note.reason for note in decided(world, view).notes] == ["ReplacementBlocked"]
+    view = deployment(
+        engine("main", leader(ask(count=5), ask(count=5, name="more")), worker(1)),
+        template="v2",
+    )
+    assert [note.reason for note in decided(world, view).notes] == [
+        "ReplacementBlocked"
+    ]
 
 
-# Two engines on a pool each: e0 wants at least 141Gi of "old", whose class became 140Gi; e1 wants "new".
+# Two engines on a pool each: e0 wants at least 141Gi of "old", whose class became
+# 140Gi; e1 wants "new".
 EDITS = [
     ("e1 no longer fits its pin", at_least("200Gi"), {"a/0": "Replace"}, []),
     ("e1 still fits its pin", at_least("100Gi"), {"a/0": "Keep"}, ["Drifted"]),
@@ -142,76 +167,126 @@ EDITS = [
 ]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)], ids=["drifted first", "edited first"])
-@pytest.mark.parametrize(("story", "selector", "action", "notes"), EDITS, ids=[row[0] for row in EDITS])
-def test_132_drift_under_one_engine_hides_no_edit_of_another(
-    story: str, selector: str, action: dict[str, str], notes: list[str], order: tuple[int, int]
+@pytest.mark.parametrize(
+    "order", [(0, 1), (1, 0)], ids=["drifted first", "edited first"]
+)
+@pytest.mark.parametrize(
+    ("story", "selector", "action", "notes"), EDITS, ids=[row[0] for row in EDITS]
+)
+def test_drift_under_one_engine_hides_no_edit_of_another(
+    story: str,
+    selector: str,
+    action: dict[str, str],
+    notes: list[str],
+    order: tuple[int, int],
 ) -> None:
     del story
 
     def asks(*selectors: str) -> DeploymentView:
-        engines = [engine(f"e{i}", alone(ask(text))) for i, text in enumerate(selectors)]
-        return deployment(*(engines[i] for i in order), template="v2" if selector in selectors else "v1")
+        engines = [
+            engine(f"e{i}", alone(ask(text))) for i, text in enumerate(selectors)
+        ]
+        return deployment(
+            *(engines[i] for i in order),
+            template="v2" if selector in selectors else "v1",
+        )
 
-    world = fleet(cluster("a", pool("old", 1, gpu()), pool("new", 1, gpu()), pool("large", 2, gpu("200Gi"))))
+    world = fleet(
+        cluster(
+            "a",
+            pool("old", 1, gpu()),
+            pool("new", 1, gpu()),
+            pool("large", 2, gpu("200Gi")),
+        )
+    )
     before = asks(at_least("141Gi"), at_least("141Gi"))
     put_replicas(world, before, "a/0", pools=[("old", "new")[i] for i in order])
-    world.put_cluster(cluster("a", pool("old", 1, gpu("140Gi")), pool("new", 1, gpu()), pool("large", 2, gpu("200Gi"))))
+    world.put_cluster(
+        cluster(
+            "a",
+            pool("old", 1, gpu("140Gi")),
+            pool("new", 1, gpu()),
+            pool("large", 2, gpu("200Gi")),
+        )
+    )
     decision = decided(world, asks(at_least("141Gi"), selector))
-    assert (actions(decision), [note.reason for note in decision.notes]) == (action, notes)
+    assert (actions(decision), [note.reason for note in decision.notes]) == (
+        action,
+        notes,
+    )
 
 
 RESHAPED: list[tuple[str, EngineView, EngineView]] = [
-    ("133 a single pod becomes a gang", engine(), gang(1)),
-    ("134 an engine is renamed", engine("main"), engine("other")),
-    ("a role changes", engine("main", leader(ask()), worker(1)), engine("main", worker(1), leader(ask()))),
+    ("a single pod becomes a gang", engine(), gang(1)),
+    ("an engine is renamed", engine("main"), engine("other")),
+    (
+        "a role changes",
+        engine("main", leader(ask()), worker(1)),
+        engine("main", worker(1), leader(ask())),
+    ),
 ]
 
 
-@pytest.mark.parametrize(("story", "before", "after"), RESHAPED, ids=[row[0] for row in RESHAPED])
-def test_a_changed_set_of_engines_or_members_replaces(story: str, before: EngineView, after: EngineView) -> None:
+@pytest.mark.parametrize(
+    ("story", "before", "after"), RESHAPED, ids=[row[0] for row in RESHAPED]
+)
+def test_a_changed_set_of_engines_or_members_replaces(
+    story: str, before: EngineView, after: EngineView
+) -> None:
     del story
     world = fleet(cluster("a", 4))
     uid = put_replicas(world, deployment(before), "a/0")[0]
     decision = decided(world, deployment(after, template="v2"))
-    assert (actions(decision), evicted(decision)) == ({"a/0": "Replace"}, {uid: "TemplateChanged"})
+    assert (actions(decision), evicted(decision)) == (
+        {"a/0": "Replace"},
+        {uid: "TemplateChanged"},
+    )
 
 
-def test_134_engines_in_another_order_change_nothing() -> None:
+def test_engines_in_another_order_change_nothing() -> None:
     world = fleet(cluster("a", 4))
     put_replicas(world, deployment(engine("x"), engine("y")), "a/0")
-    assert actions(decided(world, deployment(engine("y"), engine("x")))) == {"a/0": "Keep"}
+    assert actions(decided(world, deployment(engine("y"), engine("x")))) == {
+        "a/0": "Keep"
+    }
 
 
-def test_135_a_lost_cluster_is_replaced_elsewhere_under_a_new_name() -> None:
+def test_a_lost_cluster_is_replaced_elsewhere_under_a_new_name() -> None:
     world = fleet(cluster("a", 1), cluster("b", 1))
     view = deployment()
     uid = put_replicas(world, view, "a/0")[0]
     world.remove_cluster("a")
     decision = decided(world, view)
     entry = world.replica(uid)
-    assert (actions(decision), evicted(decision)) == ({"b/0": "Create"}, {uid: "ClusterGone"})
+    assert (actions(decision), evicted(decision)) == (
+        {"b/0": "Create"},
+        {uid: "ClusterGone"},
+    )
     assert entry is not None
     assert decision.placements[0].replica_name != entry.name
 
 
-def test_a_scheduler_that_rebuilds_does_not_take_a_missing_cluster_for_deleted() -> None:
+def test_a_missing_cluster_counts_as_deleted_unless_its_account_is_awaited() -> None:
     world = fleet()
-    view = deployment()
-    put_replicas(world, view, "a/0")
-    world.rebuilding = True
-    assert actions(decided(world, view)) == {"a/0": "Keep"}
+    view = deployment(want=2)
+    _, gone = put_replicas(world, view, "a/0", "b/0")
+    world.awaited = frozenset({"a"})
+    decision = decided(world, view)
+    assert actions(decision) == {"a/0": "Keep"}
+    assert evicted(decision) == {gone: "ClusterGone"}
 
 
-def test_136_a_cluster_in_trouble_keeps_its_replica_without_an_address() -> None:
+def test_a_cluster_in_trouble_keeps_its_replica_without_an_address() -> None:
     world = fleet(cluster("a", 1, ready=False, gateway_address=""))
     view = deployment()
     put_replicas(world, view, "a/0")
     decision = decided(world, view)
-    assert [(p.action, p.gateway_address) for p in decision.placements] == [("Keep", "")]
+    assert [(p.action, p.gateway_address) for p in decision.placements] == [
+        ("Keep", "")
+    ]
 
 
-def test_137_relabelling_a_cluster_moves_nothing() -> None:
+def test_relabelling_a_cluster_moves_nothing() -> None:
     world = fleet(cluster("a", 2, labels={"region": "us"}))
     view = deployment(match_labels={"region": "us"})
     put_replicas(world, view, "a/0")
@@ -219,24 +294,33 @@ def test_137_relabelling_a_cluster_moves_nothing() -> None:
     assert actions(decided(world, view)) == {"a/0": "Keep"}
 
 
-def test_138_a_selector_that_does_not_compile_leaves_all_as_placed() -> None:
+def test_a_selector_that_does_not_compile_keeps_all_placements() -> None:
     world = fleet(cluster("a", 4))
     put_replicas(world, deployment(want=3), "a/0", "a/1", "a/2")
-    broken = deployment(engine("main", alone(ask("device.driver =="))), want=4, template="v2")
+    broken = deployment(
+        engine("main", alone(ask("device.driver =="))), want=4, template="v2"
+    )
     decision = decided(world, broken)
     assert actions(decision) == {"a/0": "Keep", "a/1": "Keep", "a/2": "Keep"}
     assert {p.template for p in decision.placements} == {"v1"}
     assert condition(decision) == ("False", "InvalidNodeSelector")
-    assert "engine main, member Standalone, request gpu, selector 1" in message(decision)
+    assert "engine main, member Standalone, request gpu, selector 1" in message(
+        decision
+    )
 
 
-def test_138_a_typo_in_a_function_name_does_not_compile_either() -> None:
+def test_a_typo_in_a_function_name_does_not_compile_either() -> None:
     world = fleet(cluster("a", 4))
     typo = 'device.capacity["gpu.nvidia.com"].memory.isGreterThan(quantity("1Gi"))'
-    assert condition(decided(world, deployment(engine("main", alone(ask(typo)))))) == ("False", "InvalidNodeSelector")
+    assert condition(decided(world, deployment(engine("main", alone(ask(typo)))))) == (
+        "False",
+        "InvalidNodeSelector",
+    )
 
 
-def test_139_a_selector_without_clusters_keeps_what_runs_and_places_no_more() -> None:
+def test_a_selector_without_clusters_keeps_running_replicas_and_places_no_more() -> (
+    None
+):
     world = fleet(cluster("a", 4, labels={"region": "us"}))
     view = deployment(want=2, match_labels={"region": "mars"})
     put_replicas(world, view, "a/0", "a/1")
@@ -247,7 +331,7 @@ def test_139_a_selector_without_clusters_keeps_what_runs_and_places_no_more() ->
     assert "1 didn't match clusterSelector" in message(three)
 
 
-def test_140_removing_a_taint_moves_nothing_back() -> None:
+def test_removing_a_taint_moves_nothing_back() -> None:
     world = fleet(cluster("a", 1, taints=["x:NoExecute"]), cluster("b", 1))
     view = deployment()
     put_replicas(world, view, "a/0")
@@ -263,7 +347,7 @@ def updated(world: Fleet, view: DeploymentView, request_id: str) -> list[str]:
     return [place for place, action in actions(decision).items() if action == "Update"]
 
 
-def test_141_a_rolling_update_changes_one_replica_at_a_time() -> None:
+def test_a_rolling_update_changes_one_replica_at_a_time() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=4)
     put_replicas(world, view, "a/0", "a/1", "a/2", "a/3")
@@ -277,7 +361,7 @@ def test_141_a_rolling_update_changes_one_replica_at_a_time() -> None:
     assert not decided(world, new, request_id="end").more
 
 
-def test_a_rollout_that_waits_says_that_more_steps_follow() -> None:
+def test_a_waiting_rollout_announces_further_steps() -> None:
     world = fleet(cluster("a", 4))
     view = deployment(want=2)
     put_replicas(world, view, "a/0", "a/1")
@@ -293,18 +377,22 @@ def test_replicas_that_serve_no_traffic_change_first() -> None:
 
 
 ROLLOUTS = [
-    ("AllAtOnce changes all", Rollout("AllAtOnce"), 4),
-    ("half of four", Rollout(max_unavailable="50%"), 2),
-    ("a percentage is rounded down", Rollout(max_unavailable="74%"), 2),
-    ("a percentage of less than one is one", Rollout(max_unavailable="20%"), 1),
-    ("two", Rollout(max_unavailable=2), 2),
-    ("the partition keeps the lower ranks", Rollout("AllAtOnce", partition=3), 1),
-    ("paused", Rollout("AllAtOnce", paused=True), 0),
+    ("AllAtOnce changes all", RolloutPolicy("AllAtOnce"), 4),
+    ("half of four", RolloutPolicy(max_unavailable="50%"), 2),
+    ("a percentage is rounded down", RolloutPolicy(max_unavailable="74%"), 2),
+    ("a percentage of less than one is one", RolloutPolicy(max_unavailable="20%"), 1),
+    ("two", RolloutPolicy(max_unavailable=2), 2),
+    ("the partition keeps the lower ranks", RolloutPolicy("AllAtOnce", partition=3), 1),
+    ("paused", RolloutPolicy("AllAtOnce", paused=True), 0),
 ]
 
 
-@pytest.mark.parametrize(("story", "rollout", "count"), ROLLOUTS, ids=[row[0] for row in ROLLOUTS])
-def test_a_budget_limits_each_step(story: str, rollout: Rollout, count: int) -> None:
+@pytest.mark.parametrize(
+    ("story", "rollout", "count"), ROLLOUTS, ids=[row[0] for row in ROLLOUTS]
+)
+def test_a_budget_limits_each_step(
+    story: str, rollout: RolloutPolicy, count: int
+) -> None:
     del story
     world = fleet(cluster("a", 4))
     view = deployment(want=4, policy=PlacementPolicy(rollout))
@@ -312,10 +400,15 @@ def test_a_budget_limits_each_step(story: str, rollout: Rollout, count: int) -> 
     assert len(updated(world, replace(view, template="v2"), "1")) == count
 
 
-@pytest.mark.parametrize(("surge", "created"), [("26%", 2), ("25%", 1), ("1%", 1), ("0%", 0)])
+@pytest.mark.parametrize(
+    ("surge", "created"), [("26%", 2), ("25%", 1), ("1%", 1), ("0%", 0)]
+)
 def test_a_surge_in_percent_is_rounded_up(surge: str, created: int) -> None:
     world = fleet(cluster("a", 8))
-    view = deployment(want=4, policy=PlacementPolicy(Rollout(max_surge=surge, max_unavailable=0)))
+    view = deployment(
+        want=4,
+        policy=PlacementPolicy(RolloutPolicy(max_surge=surge, max_unavailable=0)),
+    )
     put_replicas(world, view, *(f"a/{index}" for index in range(4)))
     found = list(actions(decided(world, replace(view, template="v2"))).values())
     assert found.count("Create") == created
@@ -323,13 +416,21 @@ def test_a_surge_in_percent_is_rounded_up(surge: str, created: int) -> None:
 
 def test_a_surge_places_the_new_before_it_evicts_the_old() -> None:
     world = fleet(cluster("a", 3))
-    view = deployment(want=2, policy=PlacementPolicy(Rollout(max_surge=1, max_unavailable=0)))
+    view = deployment(
+        want=2, policy=PlacementPolicy(RolloutPolicy(max_surge=1, max_unavailable=0))
+    )
     put_replicas(world, view, "a/0", "a/1")
     new = replace(view, template="v2")
     first = settled(world, new, request_id="1")
-    assert (actions(first), evicted(first)) == ({"a/0": "Keep", "a/1": "Keep", "a/2": "Create"}, {})
+    assert (actions(first), evicted(first)) == (
+        {"a/0": "Keep", "a/1": "Keep", "a/2": "Create"},
+        {},
+    )
     waiting = settled(world, new, request_id="2")
-    assert (actions(waiting), evicted(waiting)) == ({"a/0": "Keep", "a/1": "Keep", "a/2": "Keep"}, {})
+    assert (actions(waiting), evicted(waiting)) == (
+        {"a/0": "Keep", "a/1": "Keep", "a/2": "Keep"},
+        {},
+    )
     bind_all(world)
     ready = settled(world, new, request_id="3")
     assert list(evicted(ready).values()) == ["RolledOut"]
@@ -349,14 +450,20 @@ def test_reshaped_replicas_are_replaced_one_at_a_time() -> None:
     first = settled(world, new, request_id="1")
     assert sorted(actions(first).values()) == ["Keep", "Replace"]
     finish_releases(world)
-    assert sorted(actions(settled(world, new, request_id="2")).values()) == ["Keep", "Keep"]
+    assert sorted(actions(settled(world, new, request_id="2")).values()) == [
+        "Keep",
+        "Keep",
+    ]
     bind_all(world)
-    assert sorted(actions(settled(world, new, request_id="3")).values()) == ["Keep", "Replace"]
+    assert sorted(actions(settled(world, new, request_id="3")).values()) == [
+        "Keep",
+        "Replace",
+    ]
 
 
-def test_142_a_drain_budget_evicts_one_at_a_time() -> None:
+def test_a_drain_budget_evicts_one_at_a_time() -> None:
     world = fleet(cluster("a", 3), cluster("b", 3))
-    view = deployment(want=3, policy=PlacementPolicy(drain=Drain(1)))
+    view = deployment(want=3, policy=PlacementPolicy(drain=DrainPolicy(1)))
     put_replicas(world, view, "a/0", "a/1", "a/2")
     world.put_cluster(cluster("a", 3, taints=["maintenance:NoExecute"]), NOW)
     first = settled(world, view, request_id="1")
@@ -368,7 +475,9 @@ def test_142_a_drain_budget_evicts_one_at_a_time() -> None:
 
 def test_after_the_drain_deadline_the_budget_no_longer_counts() -> None:
     world = fleet(cluster("a", 3), cluster("b", 1))
-    view = deployment(want=3, policy=PlacementPolicy(drain=Drain(1, deadline_seconds=60)))
+    view = deployment(
+        want=3, policy=PlacementPolicy(drain=DrainPolicy(1, deadline_seconds=60))
+    )
     put_replicas(world, view, "a/0", "a/1", "a/2")
     world.put_cluster(cluster("a", 3, taints=["maintenance:NoExecute"]), NOW)
     assert len(decided(world, view, NOW + 59_999).evictions) == 1
@@ -383,7 +492,7 @@ def test_without_a_drain_budget_all_are_evicted_at_once() -> None:
     assert len(decided(world, view).evictions) == 3
 
 
-def test_143_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
+def test_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
     world = fleet(cluster("a", 3))
     view = deployment()
     put_replicas(world, view, "a/0")
@@ -392,14 +501,24 @@ def test_143_a_cluster_that_is_being_deleted_keeps_its_replicas() -> None:
     assert places(decided(world, deployment(name="new"))) == []
 
 
-def test_a_blocked_replacement_frees_its_nodes_for_no_other_replica() -> None:
-    """Each replica frees one node and its successor needs two: together they would free enough, one at a time neither does."""
+def test_a_blocked_replacement_frees_no_nodes_for_other_replicas() -> None:
+    """Each replica frees one node and its successor needs two: together they would free
+    enough, but one at a time neither does.
+    """
     world = fleet(cluster("a", 2))
     put_replicas(world, deployment(engine("old"), want=2), "a/0", "a/1")
-    larger = deployment(engine("new", copies=2), want=2, template="v2", policy=ALL_AT_ONCE)
+    larger = deployment(
+        engine("new", copies=2), want=2, template="v2", policy=ALL_AT_ONCE
+    )
     decision = settled(world, larger)
-    assert (actions(decision), evicted(decision)) == ({"a/0": "Keep", "a/1": "Keep"}, {})
-    assert [note.reason for note in decision.notes] == ["ReplacementBlocked", "ReplacementBlocked"]
+    assert (actions(decision), evicted(decision)) == (
+        {"a/0": "Keep", "a/1": "Keep"},
+        {},
+    )
+    assert [note.reason for note in decision.notes] == [
+        "ReplacementBlocked",
+        "ReplacementBlocked",
+    ]
     assert world.audit() == []
 
 
@@ -411,10 +530,14 @@ def test_a_claim_that_turns_synthetic_under_a_pin_follows_the_class() -> None:
     world.put_cluster(cluster("a", pool("p", 2, gpu(), nic(claim="Synthetic"))))
     decision = decided(world, view)
     assert actions(decision) == {"a/0": "Update"}
-    assert [r.name for r in decision.placements[0].engines[0].members[0].requests] == ["gpu"]
+    assert [r.name for r in decision.placements[0].engines[0].members[0].requests] == [
+        "gpu"
+    ]
 
 
-def test_an_edit_under_a_missing_cache_still_reaches_running_replicas_and_evicts_none() -> None:
+def test_an_edit_under_a_missing_cache_still_reaches_running_replicas_and_evicts_none() -> (
+    None
+):
     world = fleet(cluster("a", 2))
     view = deployment(cache=CacheView("Absent", "weights"))
     put_replicas(world, view, "a/0")
@@ -432,12 +555,17 @@ def test_a_rolled_out_fleet_is_a_fixed_point() -> None:
     assert (again.evictions, again.victims) == ((), ())
 
 
-def test_12_1_nodes_that_a_replica_frees_by_shrinking_are_free_in_the_next_decision() -> None:
-    """Its pods are there until the smaller ones have replaced them."""
+def test_nodes_that_a_replica_frees_by_shrinking_are_free_in_the_next_decision() -> (
+    None
+):
+    """Its pods exist until the smaller ones have replaced them."""
     world = fleet(cluster("a", 6))
     put_replicas(world, deployment(engine(copies=4)), "a/0")
     smaller = deployment(engine(copies=3), want=2, template="v2")
     first = settled(world, smaller)
     assert (actions(first), first.shortfall) == ({"a/0": "Update"}, 1)
     bind_all(world)
-    assert actions(settled(world, smaller, request_id="ask-2")) == {"a/0": "Keep", "a/1": "Create"}
+    assert actions(settled(world, smaller, request_id="ask-2")) == {
+        "a/0": "Keep",
+        "a/1": "Create",
+    }

@@ -1,4 +1,6 @@
-"""The clusters that each rule allows, the rule that a refusal names, and the weight of preferences."""
+"""The clusters that each rule allows, the rule in a refusal, and the weight of
+preferences.
+"""
 
 from typing import Any
 
@@ -6,27 +8,36 @@ import pytest
 
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import CacheView
-from scheduler.model.policy import AffinityTerm, PlacementPolicy, TopologySpread
+from scheduler.model.policy import AffinityTerm, PlacementPolicy, SpreadConstraint
 from scheduler.placement.constraints import Constraints
 from tests.scheduler.builders import NOW, cluster, deployment, fleet, put_replicas
 
 ZONES = {"a": "z1", "b": "z1", "c": "z2", "d": ""}
 X, OWN = {"app": "x"}, {"app": "m"}
-CACHE = CacheView("Present", "w", phases={"a": "Ready", "b": "Pending", "gone": "Ready"})
+CACHE = CacheView(
+    "Present", "w", phases={"a": "Ready", "b": "Pending", "gone": "Ready"}
+)
 
 
 def constraints(avoids: Any = (), **policy: Any) -> tuple[FleetOverlay, Constraints]:
     """Return the rules of a deployment; a replica with the label app=x runs on `b`."""
-    views = [cluster(name, 9, labels={"zone": zone} if zone else {}) for name, zone in ZONES.items()]
+    views = [
+        cluster(name, 9, labels={"zone": zone} if zone else {})
+        for name, zone in ZONES.items()
+    ]
     world = fleet(*views)
-    put_replicas(world, deployment(name="x"), "b/0", labels=tuple(X.items()), avoids=avoids)
+    put_replicas(
+        world, deployment(name="x"), "b/0", labels=tuple(X.items()), avoids=avoids
+    )
     overlay = FleetOverlay(world, NOW)
     view = deployment(labels=OWN, cache=CACHE, policy=PlacementPolicy(**policy))
     return overlay, Constraints(overlay, view, overlay.index.everything)
 
 
-def spread(skew: int, least: int = 0, unsatisfiable: str = "DoNotSchedule") -> dict[str, Any]:
-    return {"topology_spread": (TopologySpread("zone", skew, unsatisfiable, least),)}
+def spread(
+    skew: int, least: int = 0, unsatisfiable: str = "DoNotSchedule"
+) -> dict[str, Any]:
+    return {"topology_spread": (SpreadConstraint("zone", skew, unsatisfiable, least),)}
 
 
 def near(key: str, labels: dict[str, str], weight: int = 0) -> dict[str, Any]:
@@ -71,7 +82,12 @@ SPREAD, SELF = "topology spread over zone", "another deployment's anti-affinity"
         ({"avoids": (("zone", (), (("app", "y"),)),)}, {}, "abcd", ""),
         ({"avoids": (("zone", ("other",), (("app", "m"),)),)}, {}, "abcd", ""),
         ({"avoids": (("zone", ("other", "ml"), (("app", "m"),)),)}, {}, "cd", SELF),
-        ({"cache_required": "Ready"}, {}, "a", "cacheRequired: ModelCache w is not Ready"),
+        (
+            {"cache_required": "Ready"},
+            {},
+            "a",
+            "cacheRequired: ModelCache w is not Ready",
+        ),
     ],
 )
 def test_a_rule_allows_some_clusters_and_is_named_on_the_others(
@@ -81,7 +97,9 @@ def test_a_rule_allows_some_clusters_and_is_named_on_the_others(
     found = rules.allowed(own)
     assert "".join(info.name for info in overlay.index.each(found)) == allowed
     refused = [info for info in overlay.index.ranked if info.name not in allowed]
-    assert {rules.violated(info, own) for info in refused} == ({says} if refused else set())
+    assert {rules.violated(info, own) for info in refused} == (
+        {says} if refused else set()
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,10 +122,14 @@ def test_a_rule_allows_some_clusters_and_is_named_on_the_others(
         ),
     ],
 )
-def test_preferences_add_up(policy: dict[str, Any], penalties: list[int], order: list[str]) -> None:
+def test_preferences_add_up(
+    policy: dict[str, Any], penalties: list[int], order: list[str]
+) -> None:
     overlay, rules = constraints(**policy)
     own = {"a": 2, "c": 1, "gone": 3}
     penalty = rules.penalties(own)
     assert [penalty(info) for info in overlay.index.ranked] == penalties
     groups = rules.by_preference(overlay.index.everything, own)
-    assert ["".join(info.name for info in overlay.index.each(group)) for group in groups] == order
+    assert [
+        "".join(info.name for info in overlay.index.each(group)) for group in groups
+    ] == order

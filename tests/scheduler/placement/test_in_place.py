@@ -1,4 +1,4 @@
-"""Updates of replicas where they are, and what they are charged with meanwhile (spec/scheduling.md 9.1, 16 I1, 18.1, 18.4)."""
+"""In-place updates of replicas, and their charges meanwhile."""
 
 import random
 from collections import Counter
@@ -8,9 +8,18 @@ import pytest
 
 from scheduler.fleet.fleet import Fleet
 from scheduler.hardware.template import charges
-from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
+from scheduler.model.decision import (
+    EnginePlacement,
+    MemberPlacement,
+    ResolvedDeviceRequest,
+)
 from scheduler.model.inputs import DeploymentView, EngineView
-from scheduler.model.policy import PlacementPolicy, Quota, Rollout, SchedulerOptions
+from scheduler.model.policy import (
+    PlacementPolicy,
+    Quota,
+    RolloutPolicy,
+    SchedulerOptions,
+)
 from scheduler.placement.in_place import at_larger
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -36,11 +45,13 @@ from tests.scheduler.builders import (
     worker,
 )
 
-AT_ONCE = PlacementPolicy(Rollout("AllAtOnce"))
-TWO_AT_A_TIME = PlacementPolicy(Rollout(max_unavailable=2))
+AT_ONCE = PlacementPolicy(RolloutPolicy("AllAtOnce"))
+TWO_AT_A_TIME = PlacementPolicy(RolloutPolicy(max_unavailable=2))
 SAFE = SchedulerOptions(accounting="device-safe")
 PACKED = SchedulerOptions(accounting="device-packed", packed_enforced=True)
-PACES = pytest.mark.parametrize("pace", [AT_ONCE, TWO_AT_A_TIME], ids=["all at once", "rolling"])
+PACES = pytest.mark.parametrize(
+    "pace", [AT_ONCE, TWO_AT_A_TIME], ids=["all at once", "rolling"]
+)
 
 
 def notes(view: DeploymentView, world: Fleet) -> list[tuple[str, str]]:
@@ -60,25 +71,37 @@ def run(world: Fleet, view: DeploymentView) -> None:
 def spanning(copies: int, workers: int, **fields: object) -> DeploymentView:
     """A leader on a pool of large devices, workers on one of small devices."""
     members = (leader(ask(at_least("100Gi"))), worker(workers, ask(below("100Gi"))))
-    return deployment(engine("main", *members, copies=copies, span_pools=True), want=2, **fields)  # type: ignore[arg-type]
+    return deployment(
+        engine("main", *members, copies=copies, span_pools=True),
+        want=2,
+        **fields,  # type: ignore[arg-type]
+    )
 
 
 @PACES
-def test_18_4_9_an_update_that_shrinks_on_one_pool_and_grows_on_another_takes_no_more_than_there_is(pace: PlacementPolicy) -> None:
+def test_an_update_that_shrinks_on_one_pool_and_grows_on_another_stays_within_capacity(
+    pace: PlacementPolicy,
+) -> None:
     world = fleet(cluster("a", pool("A", 20, gpu("141Gi")), pool("B", 10, gpu("24Gi"))))
     run(world, spanning(4, 1))
     assert world.free("a") == {"A": 12, "B": 2}
     edited = spanning(1, 6, template="v2", policy=pace)
     decision = decided(world, edited)
     assert sorted(actions(decision).values()) == ["Keep", "Update"]
-    assert [(note.reason, note.detail) for note in decision.notes] == [("ResizeBlocked", "needs 2 more nodes on a/B, 0 free")]
+    assert [(note.reason, note.detail) for note in decision.notes] == [
+        ("ResizeBlocked", "needs 2 more nodes on a/B, 0 free")
+    ]
     settled(world, edited)
     assert world.free("a") == {"A": 15, "B": 0}
 
 
 @PACES
-@pytest.mark.parametrize("options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"])
-def test_i1_replicas_that_grow_in_one_decision_do_not_use_the_same_room(options: SchedulerOptions, pace: PlacementPolicy) -> None:
+@pytest.mark.parametrize(
+    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
+)
+def test_replicas_that_grow_in_one_decision_do_not_share_nodes(
+    options: SchedulerOptions, pace: PlacementPolicy
+) -> None:
     """Three whole nodes for two replicas of one: the second may not grow as well."""
     world = fleet(cluster("a", pool("p", 3)), options=options)
     run(world, deployment(sized(8), want=2))
@@ -88,8 +111,12 @@ def test_i1_replicas_that_grow_in_one_decision_do_not_use_the_same_room(options:
     assert [note.reason for note in decision.notes] == ["ResizeBlocked"]
 
 
-@pytest.mark.parametrize("options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"])
-def test_18_1_10_what_grows_where_it_is_waits_for_no_replica_that_is_releasing(options: SchedulerOptions) -> None:
+@pytest.mark.parametrize(
+    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
+)
+def test_a_growing_replica_waits_for_no_releasing_replica(
+    options: SchedulerOptions,
+) -> None:
     world = fleet(cluster("a", pool("p", 2)), options=options)
     run(world, deployment(sized(8), want=2))
     grown = deployment(sized(8, 2), template="v2")
@@ -101,9 +128,15 @@ def test_18_1_10_what_grows_where_it_is_waits_for_no_replica_that_is_releasing(o
 
 
 @PACES
-@pytest.mark.parametrize("options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"])
-@pytest.mark.parametrize("quota", [Quota("ml", max_nodes=3), Quota("ml", max_devices=24)], ids=["nodes", "devices"])
-def test_18_4_5_growth_in_place_is_charged_to_the_quota_as_it_is_decided(
+@pytest.mark.parametrize(
+    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
+)
+@pytest.mark.parametrize(
+    "quota",
+    [Quota("ml", max_nodes=3), Quota("ml", max_devices=24)],
+    ids=["nodes", "devices"],
+)
+def test_growth_in_place_is_charged_to_the_quota_at_once(
     options: SchedulerOptions, pace: PlacementPolicy, quota: Quota
 ) -> None:
     world = fleet(cluster("a", pool("p", 9)), options=replace(options, quotas=(quota,)))
@@ -118,19 +151,24 @@ def test_18_4_5_growth_in_place_is_charged_to_the_quota_as_it_is_decided(
     )
 
 
-def test_18_4_5_what_grows_leaves_less_of_the_quota_for_new_replicas() -> None:
-    world = fleet(cluster("a", pool("p", 9)), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=3),)))
+def test_growth_leaves_less_quota_for_new_replicas() -> None:
+    world = fleet(
+        cluster("a", pool("p", 9)),
+        options=SchedulerOptions(quotas=(Quota("ml", max_nodes=3),)),
+    )
     run(world, deployment())
     decision = decided(world, deployment(engine(copies=2), want=2, template="v2"))
     assert actions(decision) == {"a/0": "Update"}
     assert "quota" in message(decision)
 
 
-def test_18_4_10_no_replica_grows_on_a_pool_that_is_reserved_for_those_ahead_where_devices_are_counted() -> None:
+def test_by_devices_no_replica_grows_on_a_reserved_pool() -> None:
     options = replace(SAFE, queue_order="StrictOrder", priority_classes={"high": 10})
     world = fleet(cluster("a", pool("p", 2)), options=options)
     run(world, deployment(sized(2)))
-    ahead = deployment(sized(8, 3), name="ahead", policy=PlacementPolicy(priority_class="high"))
+    ahead = deployment(
+        sized(8, 3), name="ahead", policy=PlacementPolicy(priority_class="high")
+    )
     assert settled(world, ahead).waiting_since >= 0
     grown = deployment(sized(2, 2), template="v2")
     assert notes(grown, world) == [("ResizeBlocked", "too few free devices on a/p")]
@@ -139,16 +177,24 @@ def test_18_4_10_no_replica_grows_on_a_pool_that_is_reserved_for_those_ahead_whe
 
 
 @pytest.mark.parametrize("options", [SAFE, PACKED], ids=["safe", "packed"])
-def test_18_1_what_does_not_grow_is_updated_on_a_pool_that_has_lost_its_nodes(options: SchedulerOptions) -> None:
+def test_a_replica_that_does_not_grow_is_updated_on_a_pool_without_nodes(
+    options: SchedulerOptions,
+) -> None:
     world = fleet(cluster("a", pool("p", 2)), options=options)
     settled(world, deployment(sized(8, 2)))
     world.put_cluster(cluster("a", pool("p", 1)))
-    assert actions(decided(world, deployment(sized(8, 2), template="v2"))) == {"a/0": "Update"}
-    assert notes(deployment(sized(8, 3), template="v2"), world) == [("ResizeBlocked", "too few free devices on a/p")]
+    assert actions(decided(world, deployment(sized(8, 2), template="v2"))) == {
+        "a/0": "Update"
+    }
+    assert notes(deployment(sized(8, 3), template="v2"), world) == [
+        ("ResizeBlocked", "too few free devices on a/p")
+    ]
 
 
-def test_18_1_3_pods_that_become_larger_are_charged_so_before_the_next_replica_grows() -> None:
-    """On three nodes, two replicas of 4 beside one of 4: with both at 8 there would be an order that strands one."""
+def test_larger_pods_are_charged_before_the_next_replica_grows() -> None:
+    """On three nodes, two replicas of 4 and one of 4: with both at 8, some order would
+    strand one.
+    """
     world = fleet(cluster("a", pool("p", 3)), options=SAFE)
     settled(world, deployment(sized(4), name="other"))
     run(world, deployment(sized(4), want=2))
@@ -156,7 +202,7 @@ def test_18_1_3_pods_that_become_larger_are_charged_so_before_the_next_replica_g
     assert sorted(actions(decided(world, grown)).values()) == ["Keep", "Update"]
 
 
-def test_18_1_6_pods_keep_their_slots_in_an_update_and_new_ones_get_some() -> None:
+def test_pods_keep_their_slots_in_an_update_and_new_ones_get_some() -> None:
     world = fleet(cluster("a", pool("p", 3)), options=PACKED)
     settled(world, deployment(sized(4), name="first"))
     settled(world, deployment(sized(8), name="second"))
@@ -176,14 +222,16 @@ def test_18_1_6_pods_keep_their_slots_in_an_update_and_new_ones_get_some() -> No
     assert entry.engines[0].members[0].slots == (2, 1)
 
 
-def test_18_1_6_pods_that_a_replica_grows_by_get_no_slot_of_one_that_is_releasing() -> None:
+def test_additional_pods_get_no_slot_of_a_releasing_replica() -> None:
     world = fleet(cluster("a", pool("p", 2)), options=PACKED)
     run(world, deployment(sized(4), want=2))
     decision = settled(world, deployment(sized(4, 2), template="v2"))
-    assert [placement.engines[0].members[0].slots for placement in decision.placements] == [(0, 1)]
+    assert [
+        placement.engines[0].members[0].slots for placement in decision.placements
+    ] == [(0, 1)]
 
 
-def test_18_1_6_an_update_moves_no_pod_that_keeps_its_size() -> None:
+def test_an_update_moves_no_pod_that_keeps_its_size() -> None:
     world = fleet(cluster("a", pool("p", 2)), options=PACKED)
     settled(world, deployment(sized(8), name="first"))
     settled(world, deployment(sized(2)))
@@ -193,18 +241,27 @@ def test_18_1_6_an_update_moves_no_pod_that_keeps_its_size() -> None:
     assert placement.engines[0].members[0].slots == (1,)
 
 
-def test_18_1_6_what_would_fit_only_if_other_pods_moved_does_not_grow() -> None:
+def test_a_replica_does_not_grow_if_other_pods_would_have_to_move() -> None:
     def two(size: int, template: str) -> DeploymentView:
-        return deployment(engine("e1", alone(ask(count=4))), engine("e2", alone(ask(count=size))), template=template)
+        return deployment(
+            engine("e1", alone(ask(count=4))),
+            engine("e2", alone(ask(count=size))),
+            template=template,
+        )
 
     world = fleet(cluster("a", pool("p", 2)), options=PACKED)
     settled(world, two(2, "v1"))
     settled(world, deployment(sized(4), name="other"))
-    assert [entry.engines[0].members[0].slots for entry in world.entries()] == [(0,), (1,)]
-    assert notes(two(8, "v2"), world) == [("ResizeBlocked", "too few free devices on a/p")]
+    assert [entry.engines[0].members[0].slots for entry in world.entries()] == [
+        (0,),
+        (1,),
+    ]
+    assert notes(two(8, "v2"), world) == [
+        ("ResizeBlocked", "too few free devices on a/p")
+    ]
 
 
-def test_18_1_6_slots_that_an_update_frees_are_not_used_in_the_same_decision() -> None:
+def test_slots_that_an_update_frees_are_not_used_in_the_same_decision() -> None:
     world = fleet(cluster("a", pool("p", 1)), options=PACKED)
     settled(world, deployment(sized(8)))
     smaller = deployment(sized(4), want=2, template="v2")
@@ -212,17 +269,19 @@ def test_18_1_6_slots_that_an_update_frees_are_not_used_in_the_same_decision() -
     assert actions(decided(world, smaller)) == {"a/0": "Keep", "a/1": "Create"}
 
 
-def test_18_1_6_pods_of_another_size_are_charged_beside_those_that_they_replace() -> None:
+def test_pods_of_another_size_are_charged_in_addition_to_the_old_ones() -> None:
     world = fleet(cluster("a", pool("p", 2)), options=PACKED)
     settled(world, deployment(sized(8)))
     settled(world, deployment(sized(4), name="other"))
     smaller = deployment(sized(4), want=2, template="v2")
     decision = settled(world, smaller)
-    assert [placement.engines[0].members[0].slots for placement in decision.placements] == [(1,)]
+    assert [
+        placement.engines[0].members[0].slots for placement in decision.placements
+    ] == [(1,)]
     assert actions(decided(world, smaller)) == {"a/0": "Keep", "a/1": "Create"}
 
 
-def test_18_1_6_pods_without_a_slot_among_others_leave_those_that_have_one_there() -> None:
+def test_pods_without_a_slot_do_not_move_pods_with_one() -> None:
     world = fleet(cluster("a", pool("p", 2)), options=PACKED)
     settled(world, deployment(sized(4)))
     put_replicas(world, deployment(sized(4), name="old"), "a/0")
@@ -240,30 +299,64 @@ def test_18_1_6_pods_without_a_slot_among_others_leave_those_that_have_one_there
         ((8, 1), (4, 2), [(8, 1), (4, 2)]),
         ((4, 2), (8, 1), [(4, 2), (8, 1)]),
     ],
-    ids=["more", "fewer", "larger", "fewer and smaller", "more and smaller", "fewer and larger"],
+    ids=[
+        "more",
+        "fewer",
+        "larger",
+        "fewer and smaller",
+        "more and smaller",
+        "fewer and larger",
+    ],
 )
-def test_18_1_3_no_pod_is_charged_as_smaller_ones(before: tuple[int, int], after: tuple[int, int], charged: list[tuple[int, int]]) -> None:
+def test_no_pod_is_charged_as_smaller_ones(
+    before: tuple[int, int], after: tuple[int, int], charged: list[tuple[int, int]]
+) -> None:
     world = fleet(cluster("a", pool("p", 4)))
-    old, new = (placed_engines(deployment(sized(*shape)), "p", world, "a") for shape in (before, after))
+    old, new = (
+        placed_engines(deployment(sized(*shape)), "p", world, "a")
+        for shape in (before, after)
+    )
     larger = at_larger(old, new, world.clusters["a"].pools)
-    assert [(engine.members[0].draw[0][1], engine.copies) for engine in larger] == charged
+    assert [
+        (engine.members[0].draw[0][1], engine.copies) for engine in larger
+    ] == charged
 
 
-def random_engines(dice: random.Random, before: tuple[EnginePlacement, ...] = ()) -> tuple[EnginePlacement, ...]:
-    """Engines on pools, or those before them with other copies, other nodes and members that claim or do not."""
-    claim = (ResolvedRequest("gpu", "class", 1),)
+def random_engines(
+    dice: random.Random, before: tuple[EnginePlacement, ...] = ()
+) -> tuple[EnginePlacement, ...]:
+    """Return engines on pools, optionally derived from others with changed copies,
+    nodes and claims.
+    """
+    claim = (ResolvedDeviceRequest("gpu", "class", 1),)
     found = []
     for i in range(len(before) or dice.randint(1, 3)):
-        members = before[i].members if before else tuple(MemberPlacement(role, dice.choice("AB")) for role in ("Leader", "Worker"))
-        edited = tuple(replace(m, requests=claim * dice.choice((1, 1, 0)), worker_nodes=dice.randint(1, 4)) for m in members)
+        members = (
+            before[i].members
+            if before
+            else tuple(
+                MemberPlacement(role, dice.choice("AB"))
+                for role in ("Leader", "Worker")
+            )
+        )
+        edited = tuple(
+            replace(
+                m,
+                requests=claim * dice.choice((1, 1, 0)),
+                worker_nodes=dice.randint(1, 4),
+            )
+            for m in members
+        )
         found.append(EnginePlacement(f"e{i}", edited, dice.randint(1, 4)))
     return tuple(found)
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + cases(200)))
 @pytest.mark.random
-def test_i1_the_larger_of_two_shapes_is_charged_on_each_pool(seed: int) -> None:
+def test_the_larger_of_two_shapes_is_charged_on_each_pool(seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     before = random_engines(dice)
     after = random_engines(dice, before)
-    assert Counter(charges(at_larger(before, after))) == Counter(charges(before)) | Counter(charges(after))
+    assert Counter(charges(at_larger(before, after))) == Counter(
+        charges(before)
+    ) | Counter(charges(after))

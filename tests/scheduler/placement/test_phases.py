@@ -1,4 +1,4 @@
-"""Spread, scale, and what the ledger charges (cases 103 to 128)."""
+"""Spreading, scaling, and the charges of the ledger."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -36,7 +36,7 @@ from tests.scheduler.builders import (
 
 @dataclass(frozen=True)
 class Case:
-    """Clusters, replicas that exist, how many are wanted, and where they are then."""
+    """Clusters, existing replicas, the wanted number, and the resulting places."""
 
     story: str
     clusters: list[ClusterView]
@@ -51,22 +51,79 @@ def clusters(**nodes: int) -> list[ClusterView]:
 
 
 CASES = [
-    Case("103 one cluster takes both", clusters(a=2), 2, ["a/0", "a/1"]),
-    Case("103 spreads before it packs", clusters(a=2, b=2), 2, ["a/0", "b/0"]),
-    Case("104 the third goes to the first by name", clusters(a=4, b=4), 3, ["a/0", "a/1", "b/0"]),
-    Case("104 the third is placed where nodes are free", clusters(a=4, b=1), 3, ["a/0", "a/1", "b/0"]),
-    Case("105 keeps what exists and fills the empty cluster", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0"]),
-    Case("106 the order of clusters does not matter", clusters(c=1, a=1, b=1), 2, ["a/0", "b/0"]),
-    Case("107 fills the gap in the indices", clusters(a=4), 3, ["a/0", "a/1", "a/2"], ["a/0", "a/2"]),
-    Case("108 says what is missing", clusters(a=1), 2, ["a/0"], ["a/0"], 1),
-    Case("109 places what it can", clusters(a=2, b=1), 5, ["a/0", "a/1", "b/0"], [], 2),
-    Case("111 a kept replica does not stand in its own way", clusters(a=1), 1, ["a/0"], ["a/0"]),
-    Case("115 the most loaded cluster gives", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0", "a/1", "b/0"]),
-    Case("115 load counts before index", clusters(a=4, b=4), 2, ["a/0", "b/3"], ["a/0", "a/1", "b/3"]),
-    Case("116 the later name gives", clusters(a=4, b=4), 1, ["a/0"], ["a/0", "b/0"]),
-    Case("118 one at a time, down to one", clusters(a=4, b=4), 1, ["a/0"], ["a/0", "a/1", "b/0", "b/1"]),
-    Case("118 the loads are counted anew after each", clusters(a=4, b=4), 2, ["a/0", "b/0"], ["a/0", "a/1", "b/0", "b/1"]),
-    Case("156 a tie goes to the lower name", clusters(b=1, a=1), 1, ["a/0"]),
+    Case("one cluster takes both", clusters(a=2), 2, ["a/0", "a/1"]),
+    Case("spreads before it packs", clusters(a=2, b=2), 2, ["a/0", "b/0"]),
+    Case(
+        "the third goes to the first by name",
+        clusters(a=4, b=4),
+        3,
+        ["a/0", "a/1", "b/0"],
+    ),
+    Case(
+        "the third is placed where nodes are free",
+        clusters(a=4, b=1),
+        3,
+        ["a/0", "a/1", "b/0"],
+    ),
+    Case(
+        "keeps what exists and fills the empty cluster",
+        clusters(a=4, b=4),
+        2,
+        ["a/0", "b/0"],
+        ["a/0"],
+    ),
+    Case(
+        "the order of clusters does not matter",
+        clusters(c=1, a=1, b=1),
+        2,
+        ["a/0", "b/0"],
+    ),
+    Case(
+        "fills the gap in the indices",
+        clusters(a=4),
+        3,
+        ["a/0", "a/1", "a/2"],
+        ["a/0", "a/2"],
+    ),
+    Case("says what is missing", clusters(a=1), 2, ["a/0"], ["a/0"], 1),
+    Case("places what it can", clusters(a=2, b=1), 5, ["a/0", "a/1", "b/0"], [], 2),
+    Case(
+        "a kept replica does not stand in its own way",
+        clusters(a=1),
+        1,
+        ["a/0"],
+        ["a/0"],
+    ),
+    Case(
+        "the most loaded cluster gives",
+        clusters(a=4, b=4),
+        2,
+        ["a/0", "b/0"],
+        ["a/0", "a/1", "b/0"],
+    ),
+    Case(
+        "load counts before index",
+        clusters(a=4, b=4),
+        2,
+        ["a/0", "b/3"],
+        ["a/0", "a/1", "b/3"],
+    ),
+    Case("the later name gives", clusters(a=4, b=4), 1, ["a/0"], ["a/0", "b/0"]),
+    Case(
+        "one at a time, down to one",
+        clusters(a=4, b=4),
+        1,
+        ["a/0"],
+        ["a/0", "a/1", "b/0", "b/1"],
+    ),
+    Case(
+        "the loads are counted anew after each",
+        clusters(a=4, b=4),
+        2,
+        ["a/0", "b/0"],
+        ["a/0", "a/1", "b/0", "b/1"],
+    ),
+    Case("a tie goes to the lower name", clusters(b=1, a=1), 1, ["a/0"]),
     Case("zero wanted drops all", clusters(a=4), 0, [], ["a/0", "a/1"]),
 ]
 
@@ -80,33 +137,37 @@ def test_replicas_spread_and_stay(case: Case) -> None:
     assert (places(decision), decision.shortfall) == (case.expect, case.shortfall)
 
 
-def test_118_names_the_order_in_which_replicas_are_removed() -> None:
+def test_names_the_order_in_which_replicas_are_removed() -> None:
     world = fleet(*clusters(a=4, b=4))
     view = deployment(want=4)
     put_replicas(world, view, "a/0", "a/1", "b/0", "b/1")
     where = {entry.name: f"{entry.cluster}/{entry.index}" for entry in world.entries()}
     gone = []
     for want in (3, 2, 1):
-        decision = settled(world, replace(view, replicas=want), request_id=f"ask-{want}")
+        decision = settled(
+            world, replace(view, replicas=want), request_id=f"ask-{want}"
+        )
         gone += [where[eviction.replica_name] for eviction in decision.evictions]
         finish_releases(world)
     assert gone == ["b/1", "a/1", "b/0"]
 
 
-def test_110_another_deployments_replica_fills_the_cluster() -> None:
+def test_another_deployments_replica_fills_the_cluster() -> None:
     world = fleet(cluster("a", 1))
     put_replicas(world, deployment(name="other"), "a/0")
     decision = decided(world, deployment())
     assert (places(decision), codes(decision)) == ([], {"InsufficientNodes": 1})
 
 
-def test_112_a_member_without_requests_is_not_charged() -> None:
+def test_a_member_without_requests_is_not_charged() -> None:
     world = fleet(cluster("a", 2))
-    put_replicas(world, deployment(engine("main", leader(), worker(1)), name="other"), "a/0")
+    put_replicas(
+        world, deployment(engine("main", leader(), worker(1)), name="other"), "a/0"
+    )
     assert places(decided(world, deployment(want=2))) == ["a/0"]
 
 
-def test_113_a_pool_that_disappeared_charges_nothing_until_it_is_published_again() -> None:
+def test_a_pool_that_disappeared_charges_nothing_until_it_is_published_again() -> None:
     world = fleet(cluster("a", 1))
     put_replicas(world, deployment(name="other"), "a/0", pools="gone")
     assert places(decided(world, deployment())) == ["a/0"]
@@ -114,26 +175,31 @@ def test_113_a_pool_that_disappeared_charges_nothing_until_it_is_published_again
     assert places(decided(world, deployment())) == []
 
 
-def test_114_a_lost_pin_is_replaced_on_the_freed_node() -> None:
+def test_a_lost_pin_is_replaced_on_the_freed_node() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(want=2)
     put_replicas(world, view, "a/0")
     lost = put_replicas(world, view, "a/1", pools="gone")
     decision = decided(world, view)
-    assert (actions(decision), evicted(decision)) == ({"a/0": "Keep", "a/1": "Replace"}, {lost[0]: "PinMismatch"})
+    assert (actions(decision), evicted(decision)) == (
+        {"a/0": "Keep", "a/1": "Replace"},
+        {lost[0]: "PinMismatch"},
+    )
 
 
 @pytest.mark.parametrize(
     ("story", "change"),
     [
-        ("117 not Ready", {"ready": False}),
-        ("117 no gateway", {"gateway_address": ""}),
-        ("117 being deleted", {"deleting": True}),
-        ("117 tainted", {"taints": ["x:NoSchedule"]}),
+        ("not Ready", {"ready": False}),
+        ("no gateway", {"gateway_address": ""}),
+        ("being deleted", {"deleting": True}),
+        ("tainted", {"taints": ["x:NoSchedule"]}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_replica_on_an_unhealthy_cluster_is_removed_first(story: str, change: dict[str, Any]) -> None:
+def test_a_replica_on_an_unhealthy_cluster_is_removed_first(
+    story: str, change: dict[str, Any]
+) -> None:
     del story
     world = fleet(cluster("a", 4), cluster("b", 4))
     view = deployment(want=2)
@@ -151,40 +217,58 @@ def test_a_replica_that_is_not_ready_is_removed_before_one_that_is() -> None:
 
 
 @pytest.mark.parametrize("step", [1, -1], ids=["in order", "the other way round"])
-def test_119_of_two_objects_with_one_identity_the_first_by_name_stays(step: int) -> None:
+def test_the_first_by_name_of_two_objects_with_one_identity_stays(
+    step: int,
+) -> None:
     world = fleet(cluster("a", pool("x", 2), pool("y", 2)))
     view = deployment(want=1)
     order = [("m-1", "x"), ("m-2", "y")][::step]
-    uids = {name: put_replicas(world, view, "a/0", pools=at, name=name)[0] for name, at in order}
+    uids = {
+        name: put_replicas(world, view, "a/0", pools=at, name=name)[0]
+        for name, at in order
+    }
     decision = decided(world, view)
     assert [p.replica_name for p in decision.placements] == ["m-1"]
     assert evicted(decision) == {uids["m-2"]: "DuplicateIdentity"}
 
 
-@pytest.mark.parametrize(("label", "index"), [(None, 0), ("x", 0), ("-1", 0), ("3", 3)], ids=lambda value: f"120 index {value}")
+@pytest.mark.parametrize(
+    ("label", "index"),
+    [(None, 0), ("x", 0), ("-1", 0), ("3", 3)],
+    ids=lambda value: f"index {value}",
+)
 def test_the_index_is_read_from_its_label(label: str | None, index: int) -> None:
-    labels = {"modelplane.ai/deployment": "m", **({} if label is None else {"modelplane.ai/replica-index": label})}
-    document = {"metadata": {"name": "m-1", "namespace": "ml", "labels": labels}, "spec": {"clusterName": "a", "engines": []}}
+    labels = {
+        "modelplane.ai/deployment": "m",
+        **({} if label is None else {"modelplane.ai/replica-index": label}),
+    }
+    document = {
+        "metadata": {"name": "m-1", "namespace": "ml", "labels": labels},
+        "spec": {"clusterName": "a", "engines": []},
+    }
     assert ledger_entry(document).index == index
 
 
-def test_121_equal_names_in_two_namespaces_are_two_deployments() -> None:
+def test_equal_names_in_two_namespaces_are_two_deployments() -> None:
     world = fleet(cluster("a", 1))
     put_replicas(world, deployment(namespace="other"), "a/0")
     decision = decided(world, deployment(namespace="ours"))
     assert (places(decision), decision.evictions) == ([], ())
 
 
-def test_122_a_kept_replica_grows_before_another_is_placed() -> None:
+def test_a_kept_replica_grows_before_another_is_placed() -> None:
     world = fleet(cluster("a", 6))
-    small, large = deployment(gang(1), want=2), deployment(gang(3), want=2, template="v2")
+    small, large = (
+        deployment(gang(1), want=2),
+        deployment(gang(3), want=2, template="v2"),
+    )
     put_replicas(world, small, "a/0")
     decision = settled(world, large)
     assert (actions(decision), decision.shortfall) == ({"a/0": "Update"}, 1)
     assert world.free("a") == {"p": 2}
 
 
-def test_123_a_replica_that_cannot_grow_stays_as_it_is() -> None:
+def test_a_replica_that_cannot_grow_stays_as_it_is() -> None:
     world = fleet(cluster("a", 2))
     put_replicas(world, deployment(engine(copies=1)), "a/0")
     decision = settled(world, deployment(engine(copies=8), template="v2"))
@@ -198,18 +282,31 @@ def test_123_a_replica_that_cannot_grow_stays_as_it_is() -> None:
 def test_a_replica_that_shrinks_frees_nodes_for_the_next_decision() -> None:
     world = fleet(cluster("a", 4))
     put_replicas(world, deployment(engine(copies=4)), "a/0")
-    assert actions(settled(world, deployment(engine(copies=1), template="v2"))) == {"a/0": "Update"}
+    assert actions(settled(world, deployment(engine(copies=1), template="v2"))) == {
+        "a/0": "Update"
+    }
     assert world.free("a") == {"p": 3}
 
 
-def test_124_two_ask_for_the_last_node_and_one_gets_it() -> None:
+def test_only_one_of_two_requests_gets_the_last_node() -> None:
     world = fleet(cluster("a", 1))
-    first, second = decide(world, [ScheduleRequest("1", deployment(name="x")), ScheduleRequest("2", deployment(name="y"))], NOW)
-    assert (places(first), places(second), codes(second)) == (["a/0"], [], {"InsufficientNodes": 1})
+    first, second = decide(
+        world,
+        [
+            ScheduleRequest("1", deployment(name="x")),
+            ScheduleRequest("2", deployment(name="y")),
+        ],
+        NOW,
+    )
+    assert (places(first), places(second), codes(second)) == (
+        ["a/0"],
+        [],
+        {"InsufficientNodes": 1},
+    )
     assert list(world.entries()) == []
 
 
-def test_125_applying_a_decision_twice_charges_once() -> None:
+def test_applying_a_decision_twice_charges_once() -> None:
     world = fleet(cluster("a", 4))
     first = settled(world, deployment())
     version = world.version
@@ -219,7 +316,7 @@ def test_125_applying_a_decision_twice_charges_once() -> None:
     assert (world.version, actions(again)) == (version, {"a/0": "Keep"})
 
 
-def test_126_an_old_reservation_is_freed_only_when_it_is_released() -> None:
+def test_an_old_reservation_is_freed_only_when_it_is_released() -> None:
     world = fleet(cluster("a", 1))
     decision = settled(world, deployment())
     late = NOW + 2 * world.options.reservation_ttl_seconds * 1000
@@ -229,16 +326,20 @@ def test_126_an_old_reservation_is_freed_only_when_it_is_released() -> None:
     assert world.free("a") == {"p": 1}
 
 
-def test_127_a_shrunk_pool_keeps_its_replicas_and_refuses_more() -> None:
+def test_a_shrunk_pool_keeps_its_replicas_and_refuses_more() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(want=3)
     put_replicas(world, view, "a/0", "a/1")
     world.put_cluster(cluster("a", 1))
     decision = decided(world, view)
-    assert (places(decision), decision.shortfall, world.free("a")) == (["a/0", "a/1"], 1, {"p": -1})
+    assert (places(decision), decision.shortfall, world.free("a")) == (
+        ["a/0", "a/1"],
+        1,
+        {"p": -1},
+    )
 
 
-def test_128_a_held_fill_keeps_even_a_lost_pin() -> None:
+def test_a_held_fill_keeps_even_a_lost_pin() -> None:
     world = fleet(cluster("a", 2))
     view = deployment(cache=CacheView("Unresolved", "weights"))
     put_replicas(world, view, "a/0", pools="gone")
@@ -247,16 +348,25 @@ def test_128_a_held_fill_keeps_even_a_lost_pin() -> None:
 
 def test_a_closed_gate_holds_like_a_cache() -> None:
     world = fleet(cluster("a", 2))
-    decision = decided(world, deployment(), fill=FillGate(is_open=False, reason="a person said stop"))
-    assert (places(decision), decision.message) == ([], "0 of 1 replicas scheduled. a person said stop")
+    decision = decided(
+        world, deployment(), fill=FillGate(is_open=False, reason="a person said stop")
+    )
+    assert (places(decision), decision.message) == (
+        [],
+        "0 of 1 replicas scheduled. a person said stop",
+    )
 
 
-def test_an_evicted_replicas_nodes_are_free_for_its_own_deployment_only() -> None:
+def test_nodes_of_an_evicted_replica_are_free_for_its_deployment_only() -> None:
     world = fleet(cluster("a", pool("p", 1), pool("q", 0)))
     view = deployment()
     put_replicas(world, view, "a/0", pools="p")
     changed = deployment(engine("renamed"))
-    own, other = decide(world, [ScheduleRequest("1", changed), ScheduleRequest("2", deployment(name="other"))], NOW)
+    own, other = decide(
+        world,
+        [ScheduleRequest("1", changed), ScheduleRequest("2", deployment(name="other"))],
+        NOW,
+    )
     assert (actions(own), places(other)) == ({"a/0": "Replace"}, [])
     assert own.placements[0].after == (evicted_uid(own),)
     apply(world, own)
@@ -271,7 +381,9 @@ def evicted_uid(decision: Decision) -> str:
 
 
 def test_nodes_of_a_releasing_replica_are_reused_only_once() -> None:
-    """What reuses releasing nodes is charged in full once they are freed, or a later release would be hidden behind it."""
+    """A replica that reuses releasing nodes is charged in full once they are freed;
+    otherwise a later release would be hidden.
+    """
     world = fleet(cluster("a", 1))
     settled(world, deployment(), request_id="1")
     bind_all(world)
@@ -299,9 +411,16 @@ def test_a_cluster_found_full_is_tried_again_when_it_grows() -> None:
     assert places(decided(world, deployment())) == ["a/0"]
 
 
-def test_what_a_batch_found_full_is_not_full_for_the_next_batch() -> None:
+def test_full_clusters_of_a_batch_are_tried_again_in_the_next_batch() -> None:
     world = fleet(cluster("a", 1))
-    decide(world, [ScheduleRequest("1", deployment(name="x")), ScheduleRequest("2", deployment(name="y"))], NOW)
+    decide(
+        world,
+        [
+            ScheduleRequest("1", deployment(name="x")),
+            ScheduleRequest("2", deployment(name="y")),
+        ],
+        NOW,
+    )
     assert places(decided(world, deployment(name="z"))) == ["a/0"]
 
 
@@ -322,4 +441,7 @@ def test_a_terminating_replica_is_not_counted_and_its_index_not_reused() -> None
 
 
 def test_members_know_their_pods() -> None:
-    assert [MemberPlacement("Leader", "p").pods, MemberPlacement("Worker", "p", worker_nodes=3).pods] == [1, 3]
+    assert [
+        MemberPlacement("Leader", "p").pods,
+        MemberPlacement("Worker", "p", worker_nodes=3).pods,
+    ] == [1, 3]

@@ -1,17 +1,28 @@
-"""The fleet's policy document: read strictly, written whole."""
+"""The fleet's policy document: read strictly, written in full."""
 
 from typing import Any
 
 import pytest
 
 from scheduler.model.policy import Quota, SchedulerOptions
-from scheduler.placement.policy_document import InvalidPolicyError, read_policy, write_policy
+from scheduler.placement.policy_document import (
+    InvalidPolicyError,
+    read_policy,
+    write_policy,
+)
 
 WHOLE = {
     "profile": "dense",
     "accounting": "device-safe",
     "priorityClasses": {"high": 100},
-    "quotas": [{"namespace": "ml", "maxNodes": 8, "matchLabels": {"region": "us"}, "priorityFloor": 1}],
+    "quotas": [
+        {
+            "namespace": "ml",
+            "maxNodes": 8,
+            "matchLabels": {"region": "us"},
+            "priorityFloor": 1,
+        }
+    ],
     "maxCost": 1000,
 }
 
@@ -26,56 +37,125 @@ def test_a_policy_is_read() -> None:
     )
 
 
-@pytest.mark.parametrize("options", [SchedulerOptions(), read_policy(WHOLE)], ids=["defaults", "a whole one"])
-def test_what_is_written_is_whole_and_reads_back(options: SchedulerOptions) -> None:
+@pytest.mark.parametrize(
+    "options", [SchedulerOptions(), read_policy(WHOLE)], ids=["defaults", "a whole one"]
+)
+def test_a_written_policy_is_complete_and_reads_back(options: SchedulerOptions) -> None:
     document = write_policy(options)
-    assert {"profile", "accounting", "priorityClasses", "quotas", "lenientCalls", "maxCost"} <= set(document)
+    assert {
+        "profile",
+        "accounting",
+        "priorityClasses",
+        "quotas",
+        "lenientCalls",
+        "maxCost",
+    } <= set(document)
     assert read_policy(document) == options
 
 
 PROBLEMS: list[tuple[dict[str, Any], str]] = [
     ({"profil": "dense"}, "profil: unknown field, did you mean profile?"),
     ({"profile": "fancy"}, "profile: must be one of 'default'"),
-    ({"accounting": "gpu"}, "accounting: must be one of 'node', 'device-safe', 'device-packed', got 'gpu'"),
+    (
+        {"accounting": "gpu"},
+        "accounting: must be one of 'node', 'device-safe', 'device-packed', got 'gpu'",
+    ),
     ({"profile": "weighted"}, "weights: is required by the profile 'weighted'"),
-    ({"weights": {"speed": 1}}, "weights.speed: unknown; known are spread, free,"),
-    ({"weights": {"cost": 0}}, "weights.cost: must be a whole number between 1 and 1000, got 0"),
+    (
+        {"weights": {"speed": 1}},
+        "weights.speed: unknown; known names are spread, free,",
+    ),
+    (
+        {"weights": {"cost": 0}},
+        "weights.cost: must be a whole number between 1 and 1000, got 0",
+    ),
     ({"weights": 3}, "weights: must be a map, got 3"),
-    ({"classAccounting": {"h100": "gpu"}}, "classAccounting.h100: must be one of 'node', 'device-safe', 'device-packed', got 'gpu'"),
-    ({"queueOrder": "Fifo"}, "queueOrder: must be one of 'BestEffort', 'StrictOrder', got 'Fifo'"),
+    (
+        {"classAccounting": {"h100": "gpu"}},
+        "classAccounting.h100: must be one of 'node', 'device-safe', 'device-packed', got 'gpu'",
+    ),
+    (
+        {"queueOrder": "Fifo"},
+        "queueOrder: must be one of 'BestEffort', 'StrictOrder', got 'Fifo'",
+    ),
     (
         {"reservationTtlSeconds": 1 << 40},
         "reservationTtlSeconds: must be a whole number between 1 and 1000000000, got 1099511627776",
     ),
-    ({"rolloutMaxUnavailable": "²%"}, "rolloutMaxUnavailable: must be a whole number or a percentage such as 25%, got '²%'"),
-    ({"priorityClasses": {"a": 1 << 64}}, "priorityClasses.a: must be a whole number of 64 bits, got 18446744073709551616"),
-    ({"holdForSeconds": -1}, "holdForSeconds: must be a whole number between 0 and 1000000000, got -1"),
-    ({"maxCost": 2_000_000}, "maxCost: must be a whole number between 1 and 1000000, got 2000000"),
+    (
+        {"rolloutMaxUnavailable": "²%"},
+        "rolloutMaxUnavailable: must be a whole number or a percentage such as 25%, got '²%'",
+    ),
+    (
+        {"priorityClasses": {"a": 1 << 64}},
+        "priorityClasses.a: must be a whole number of 64 bits, got 18446744073709551616",
+    ),
+    (
+        {"holdForSeconds": -1},
+        "holdForSeconds: must be a whole number between 0 and 1000000000, got -1",
+    ),
+    (
+        {"maxCost": 2_000_000},
+        "maxCost: must be a whole number between 1 and 1000000, got 2000000",
+    ),
     ({"lenientCalls": "yes"}, "lenientCalls: must be true or false, got 'yes'"),
-    ({"rolloutMaxUnavailable": "many"}, "rolloutMaxUnavailable: must be a whole number or a percentage"),
-    ({"priorityClasses": {"high": "100"}}, "priorityClasses.high: must be a whole number of 64 bits, got '100'"),
+    (
+        {"rolloutMaxUnavailable": "many"},
+        "rolloutMaxUnavailable: must be a whole number or a percentage",
+    ),
+    (
+        {"priorityClasses": {"high": "100"}},
+        "priorityClasses.high: must be a whole number of 64 bits, got '100'",
+    ),
     ({"priorityClasses": ["high"]}, "priorityClasses: must map names to whole numbers"),
     ({"quotas": {"ml": 3}}, "quotas: must be a list"),
     ({"quotas": [3]}, "quotas[0]: must be a map, got 3"),
     ({"quotas": [{"maxNodes": 3}]}, "quotas[0].namespace: is required"),
-    ({"quotas": [{"namespace": "ml", "maxNodes": -1}]}, "quotas[0].maxNodes: must be a whole number at least 0, got -1"),
-    ({"quotas": [{"namespace": "ml", "maxNode": 1}]}, "quotas[0].maxNode: unknown field, did you mean maxNodes?"),
-    ({"quotas": [{"namespace": "ml", "deviceSelector": "device."}]}, "quotas[0].deviceSelector:"),
-    ({"quotas": [{"namespace": "ml", "deviceSelector": ["x"]}]}, "quotas[0].deviceSelector: must be text, got ['x']"),
-    ({"quotas": [{"namespace": "ml", "className": 5}]}, "quotas[0].className: must be text, got 5"),
-    ({"quotas": [{"namespace": "ml", "matchLabels": {"a": 1}}]}, "quotas[0].matchLabels: must map label keys to text"),
-    ({"quotas": [{"namespace": "ml", "priorityFloor": "x"}]}, "quotas[0].priorityFloor: must be a whole number of 64 bits, got 'x'"),
+    (
+        {"quotas": [{"namespace": "ml", "maxNodes": -1}]},
+        "quotas[0].maxNodes: must be a whole number at least 0, got -1",
+    ),
+    (
+        {"quotas": [{"namespace": "ml", "maxNode": 1}]},
+        "quotas[0].maxNode: unknown field, did you mean maxNodes?",
+    ),
+    (
+        {"quotas": [{"namespace": "ml", "deviceSelector": "device."}]},
+        "quotas[0].deviceSelector:",
+    ),
+    (
+        {"quotas": [{"namespace": "ml", "deviceSelector": ["x"]}]},
+        "quotas[0].deviceSelector: must be text, got ['x']",
+    ),
+    (
+        {"quotas": [{"namespace": "ml", "className": 5}]},
+        "quotas[0].className: must be text, got 5",
+    ),
+    (
+        {"quotas": [{"namespace": "ml", "matchLabels": {"a": 1}}]},
+        "quotas[0].matchLabels: must map label keys to text",
+    ),
+    (
+        {"quotas": [{"namespace": "ml", "priorityFloor": "x"}]},
+        "quotas[0].priorityFloor: must be a whole number of 64 bits, got 'x'",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("document", "problem"), PROBLEMS, ids=[row[1].split(":")[0] for row in PROBLEMS])
-def test_a_mistake_names_field_value_and_what_to_do(document: dict[str, Any], problem: str) -> None:
+@pytest.mark.parametrize(
+    ("document", "problem"), PROBLEMS, ids=[row[1].split(":")[0] for row in PROBLEMS]
+)
+def test_a_mistake_names_field_value_and_remedy(
+    document: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(InvalidPolicyError) as caught:
         read_policy(document)
-    assert [text for text in caught.value.problems if text.startswith(problem)] == list(caught.value.problems)
+    assert [text for text in caught.value.problems if text.startswith(problem)] == list(
+        caught.value.problems
+    )
 
 
-def test_all_mistakes_are_named_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(InvalidPolicyError) as caught:
         read_policy({"profile": "x", "accounting": "y", "quotas": [{}]})
     assert len(caught.value.problems) == 3
@@ -89,12 +169,14 @@ def test_names_of_a_policy_are_text(field: str, key: object) -> None:
     assert caught.value.problems == (f"{field}: names must be text, got {key!r}",)
 
 
-def test_a_class_without_a_name_is_that_of_no_deployment() -> None:
+def test_a_class_without_a_name_applies_to_no_deployment() -> None:
     assert read_policy({"priorityClasses": {"": 5, "high": 7}}).priority_of("") == 0
 
 
 def test_keys_of_labels_are_text() -> None:
-    with pytest.raises(InvalidPolicyError, match="matchLabels: must map label keys to text"):
+    with pytest.raises(
+        InvalidPolicyError, match="matchLabels: must map label keys to text"
+    ):
         read_policy({"quotas": [{"namespace": "ml", "matchLabels": {1: "a"}}]})
 
 
@@ -107,12 +189,18 @@ HUGE: list[dict[str, Any]] = [
     {"profil" + "e" * 60_000: 0},
     {"priorityClasses": {f"{i}{'p' * 10_000}": "x" for i in range(6)}},
     {"profile": "x" * 60_000},
-    {"quotas": [{"namespace": "ml", "matchLabels": {f"k{i}": i for i in range(5_000)}}]},
+    {
+        "quotas": [
+            {"namespace": "ml", "matchLabels": {f"k{i}": i for i in range(5_000)}}
+        ]
+    },
     {"profile": _NESTED},
 ]
 
 
-@pytest.mark.parametrize("document", HUGE, ids=lambda document: next(iter(document))[:10])
+@pytest.mark.parametrize(
+    "document", HUGE, ids=lambda document: next(iter(document))[:10]
+)
 def test_the_problems_of_a_policy_are_bounded(document: dict[str, Any]) -> None:
     with pytest.raises(InvalidPolicyError) as caught:
         read_policy(document)

@@ -6,23 +6,43 @@ from typing import Any
 import pytest
 
 from scheduler.explain.placement_report import _price
-from scheduler.fleet.caches.quota_usage import Amount, amount_of
-from scheduler.fleet.caches.tried_clusters import Column, TriedClusters
+from scheduler.fleet.caches.quota_usage import QuotaAmount, amount_of
+from scheduler.fleet.caches.tried_clusters import ScoreColumn, TriedClusters
 from scheduler.fleet.cluster_index import ClusterSet
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.queue_reservations import QueueReservation, ahead_of, next_expiry
 from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import compile_template
-from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
+from scheduler.model.decision import (
+    EnginePlacement,
+    MemberPlacement,
+    ResolvedDeviceRequest,
+)
 from scheduler.model.inputs import CacheView, ClusterView, DeploymentView
 from scheduler.model.policy import Quota, SchedulerOptions
 from scheduler.placement.constraints import Constraints
 from scheduler.placement.ranking import Levels, OwnReplicas
 from scheduler.placement.score import UNKNOWN_PRICE, ClusterScorer, domain_keys
-from tests.scheduler.builders import NOW, cluster, deployment, engine, fleet, gpu, pool, put_replicas
+from tests.scheduler.builders import (
+    NOW,
+    cluster,
+    deployment,
+    engine,
+    fleet,
+    gpu,
+    pool,
+    put_replicas,
+)
 
 REGION = "modelplane.ai/region"
-WEIGHTS = {"spread": 17, "free": 13, "binpack": 11, "cost": 7, "locality": 5, f"domain:{REGION}": 3}
+WEIGHTS = {
+    "spread": 17,
+    "free": 13,
+    "binpack": 11,
+    "cost": 7,
+    "locality": 5,
+    f"domain:{REGION}": 3,
+}
 OWN = {"a": 3, "b": 5, "c": 7, "gone": 11}
 ENGINES = (engine("x", copies=2), engine("y", copies=3))
 
@@ -34,7 +54,9 @@ def a_cluster(name: str, region: str, **prices: int) -> ClusterView:
     return cluster(name, p, q, labels={REGION: region})
 
 
-def scorer(world: Any, view: DeploymentView, counts: Mapping[str, int] = OWN) -> ClusterScorer:
+def scorer(
+    world: Any, view: DeploymentView, counts: Mapping[str, int] = OWN
+) -> ClusterScorer:
     overlay = FleetOverlay(world, NOW)
     compiled = compile_template(view.engines, overlay.rules.matching)
     constraints = Constraints(overlay, view, overlay.index.everything)
@@ -55,7 +77,9 @@ def scorer(world: Any, view: DeploymentView, counts: Mapping[str, int] = OWN) ->
         ((0, 1), {"p": -1}, {"free": -733, "binpack": 22, "cost": UNKNOWN_PRICE + 15}),
     ],
 )
-def test_the_scores_of_a_cluster(positions: tuple[int, ...], prices: dict[str, int], scores: dict[str, int]) -> None:
+def test_the_scores_of_a_cluster(
+    positions: tuple[int, ...], prices: dict[str, int], scores: dict[str, int]
+) -> None:
     options = SchedulerOptions(profile="weighted", weights=WEIGHTS)
     views = [a_cluster("a", "us", **prices), a_cluster("b", "us"), a_cluster("c", "eu")]
     world = fleet(*views, options=options)
@@ -72,18 +96,30 @@ def test_the_scores_of_a_cluster(positions: tuple[int, ...], prices: dict[str, i
 @pytest.mark.parametrize(
     ("rows", "sums"),
     [
-        # Own replicas and nodes that would be left: each is brought to 0 to 100, then weighed with 17 and 13.
+        # Own replicas and remaining nodes: each is scaled to 0 to 100, then weighted
+        # with 17 and 13.
         ([(3, 20), (5, 10), (4, 15)], [1300, 1700, 1500]),
         ([(3, 20), (10, 20), (5, 20)], [0, 1700, 476]),
         ([(0, 2), (3, 9), (1, 5)], [0, 3000, 1107]),
         ([(5, 10), (3, 20)], [1700, 1300]),
     ],
 )
-def test_18_3_a_weighted_sum_compares_each_score_with_the_best_and_the_worst(rows: list[tuple[int, int]], sums: list[int]) -> None:
-    options = SchedulerOptions(profile="weighted", weights={"spread": 17, "binpack": 13})
+def test_a_weighted_sum_compares_each_score_with_the_best_and_the_worst(
+    rows: list[tuple[int, int]], sums: list[int]
+) -> None:
+    options = SchedulerOptions(
+        profile="weighted", weights={"spread": 17, "binpack": 13}
+    )
     names = "abc"[: len(rows)]
-    world = fleet(*(cluster(name, left + 1) for name, (_, left) in zip(names, rows, strict=True)), options=options)
-    found = scorer(world, deployment(), {name: own for name, (own, _) in zip(names, rows, strict=True)})
+    world = fleet(
+        *(cluster(name, left + 1) for name, (_, left) in zip(names, rows, strict=True)),
+        options=options,
+    )
+    found = scorer(
+        world,
+        deployment(),
+        {name: own for name, (own, _) in zip(names, rows, strict=True)},
+    )
     outcomes = TriedClusters(len(rows))
     outcomes.add(dict.fromkeys(range(len(rows)), Trial((0,))))
     assert [info.name for info, _ in found.ranked([(outcomes, outcomes.fitting)])] == [
@@ -91,25 +127,39 @@ def test_18_3_a_weighted_sum_compares_each_score_with_the_best_and_the_worst(row
     ]
 
 
-def test_levels_split_clusters_by_how_many_replicas_their_domains_have() -> None:
+def test_levels_split_clusters_by_replicas_per_domain() -> None:
     levels = Levels()
-    for domain, clusters, change in (("x", 0b0011, 2), ("y", 0b0100, 1), ("x", 0b0011, -1), ("z", 0b1000, 1), ("z", 0b1000, -1)):
+    for domain, clusters, change in (
+        ("x", 0b0011, 2),
+        ("y", 0b0100, 1),
+        ("x", 0b0011, -1),
+        ("z", 0b1000, 1),
+        ("z", 0b1000, -1),
+    ):
         levels.add(domain, ClusterSet(clusters), change)
     assert list(levels.ascending(ClusterSet(0b11111))) == [(0, 0b11000), (1, 0b00111)]
     assert levels.lowest(ClusterSet(0b0101)) == 0b0101
 
 
 @pytest.mark.parametrize("within", [0b1111, 0b0110, 0b1000])
-def test_a_column_gives_the_lowest_of_any_clusters(within: int) -> None:
+def test_a_column_returns_the_lowest_clusters_of_any_set(within: int) -> None:
     values = {0: 7, 1: -2, 2: 7, 3: 9}
-    column = Column(4)
+    column = ScoreColumn(4)
     column.put(values)
     column.remove(1)
     column.put({1: 8})
     known = {**values, 1: 8}
     lowest = min(known[rank] for rank in range(4) if within >> rank & 1)
-    assert column.least(ClusterSet(within)) == (lowest, sum(1 << rank for rank in known if known[rank] == lowest and within >> rank & 1))
-    assert column.bounds(ClusterSet(within)) == (lowest, max(known[rank] for rank in range(4) if within >> rank & 1))
+    assert column.least(ClusterSet(within)) == (
+        lowest,
+        sum(
+            1 << rank for rank in known if known[rank] == lowest and within >> rank & 1
+        ),
+    )
+    assert column.bounds(ClusterSet(within)) == (
+        lowest,
+        max(known[rank] for rank in range(4) if within >> rank & 1),
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +180,7 @@ def test_a_price_has_two_decimals(milli: int, text: str) -> None:
     assert _price(milli) == text
 
 
-CLAIMS = (ResolvedRequest("gpu", "c", 5), ResolvedRequest("nic", "n", 2))
+CLAIMS = (ResolvedDeviceRequest("gpu", "c", 5), ResolvedDeviceRequest("nic", "n", 2))
 PLACED = (
     EnginePlacement("x", (MemberPlacement("Worker", "p", CLAIMS, worker_nodes=3),), 11),
     EnginePlacement("y", (MemberPlacement("Leader", "q", CLAIMS[:1]),), 13),
@@ -142,22 +192,32 @@ PLACED = (
 @pytest.mark.parametrize(
     ("quota", "amount"),
     [
-        (Quota("ml"), Amount(46, 296)),
-        (Quota("ml", class_name="h"), Amount(33, 231)),
-        (Quota("ml", class_name="l"), Amount(13, 65)),
-        (Quota("ml", class_name="none"), Amount()),
-        (Quota("ml", match_labels={REGION: "us"}), Amount(46, 296)),
-        (Quota("ml", match_labels={REGION: "eu"}), Amount()),
-        (Quota("ml", device_selector='device.driver == "gpu.nvidia.com"'), Amount(46, 296)),
-        (Quota("ml", device_selector='device.driver == "other"'), Amount()),
-        (Quota("ml", device_selector="cannot be read"), Amount(46, 296)),
+        (Quota("ml"), QuotaAmount(46, 296)),
+        (Quota("ml", class_name="h"), QuotaAmount(33, 231)),
+        (Quota("ml", class_name="l"), QuotaAmount(13, 65)),
+        (Quota("ml", class_name="none"), QuotaAmount()),
+        (Quota("ml", match_labels={REGION: "us"}), QuotaAmount(46, 296)),
+        (Quota("ml", match_labels={REGION: "eu"}), QuotaAmount()),
+        (
+            Quota("ml", device_selector='device.driver == "gpu.nvidia.com"'),
+            QuotaAmount(46, 296),
+        ),
+        (Quota("ml", device_selector='device.driver == "other"'), QuotaAmount()),
+        (Quota("ml", device_selector="cannot be read"), QuotaAmount(46, 296)),
     ],
 )
-def test_18_4_5_a_quota_counts_nodes_and_devices_of_its_pools(quota: Quota, amount: Amount) -> None:
-    view = cluster("a", pool("p", 99, class_name="h"), pool("q", 99, class_name="l"), labels={REGION: "us"})
+def test_a_quota_counts_nodes_and_devices_of_its_pools(
+    quota: Quota, amount: QuotaAmount
+) -> None:
+    view = cluster(
+        "a",
+        pool("p", 99, class_name="h"),
+        pool("q", 99, class_name="l"),
+        labels={REGION: "us"},
+    )
     assert amount_of(quota, fleet(view).clusters["a"], PLACED) == amount
-    assert Amount(7, 5).plus(Amount(2, 3)) == Amount(9, 8)
-    assert Amount(7, 5).minus(Amount(2, 3)) == Amount(5, 2)
+    assert QuotaAmount(7, 5).plus(QuotaAmount(2, 3)) == QuotaAmount(9, 8)
+    assert QuotaAmount(7, 5).minus(QuotaAmount(2, 3)) == QuotaAmount(5, 2)
 
 
 def waiting(name: str, priority: int, since: int) -> QueueReservation:
@@ -178,7 +238,9 @@ def waiting(name: str, priority: int, since: int) -> QueueReservation:
         ("high", 11, []),
     ],
 )
-def test_18_4_10_the_order_of_the_queue_is_priority_then_time_then_name(owner: str, priority: int, ahead: list[str]) -> None:
+def test_the_order_of_the_queue_is_priority_then_time_then_name(
+    owner: str, priority: int, ahead: list[str]
+) -> None:
     queue = [
         waiting("twin", 5, NOW - 2_000),
         waiting("second", 5, NOW - 2_000),
@@ -186,14 +248,24 @@ def test_18_4_10_the_order_of_the_queue_is_priority_then_time_then_name(owner: s
         waiting("high", 11, NOW),
         waiting("expired", 13, NOW - 7_001),
     ]
-    found = ahead_of({each.owner: each for each in queue}, ("ml", owner), priority, NOW, 7)
+    found = ahead_of(
+        {each.owner: each for each in queue}, ("ml", owner), priority, NOW, 7
+    )
     assert [each.owner[1] for each in found] == ahead
 
 
 @pytest.mark.parametrize(
     ("ages", "expires"),
-    [([], None), ([7_001], None), ([7_000], 1), ([0], 7_001), ([2_000, 5_000, 9_000], 2_001)],
+    [
+        ([], None),
+        ([7_001], None),
+        ([7_000], 1),
+        ([0], 7_001),
+        ([2_000, 5_000, 9_000], 2_001),
+    ],
 )
-def test_18_4_10_the_next_reservation_expires_a_millisecond_after_its_time(ages: list[int], expires: int | None) -> None:
+def test_the_next_reservation_expires_a_millisecond_after_its_time(
+    ages: list[int], expires: int | None
+) -> None:
     queue = {("ml", f"m-{age}"): waiting(f"m-{age}", 0, NOW - age) for age in ages}
     assert next_expiry(queue, NOW, 7) == (None if expires is None else NOW + expires)

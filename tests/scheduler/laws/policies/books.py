@@ -1,7 +1,8 @@
-"""What is charged, counted anew each time: nodes (9), devices (18.1), quotas (18.4#5).
+"""A recount of all charges: nodes, devices, quotas.
 
-`State` is a fleet as plain data. Its counts answer one question each, for one deployment: what a releasing replica still holds is free for
-the deployment that takes it over, and for no other.
+`State` is a fleet as plain data. Each count answers one question for one deployment:
+nodes of a releasing replica are free for the deployment that takes them over, and for
+no other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ Engines = tuple[EnginePlacement, ...]
 
 @dataclass(frozen=True)
 class Pods:
-    """Pods alike: what one takes of its node, how many, how many nodes its siblings may hold against it, and their slots if they have."""
+    """Equal pods: devices of one, their number, nodes that siblings may block, and
+    their slots.
+    """
 
     size: Vector
     count: int
@@ -33,7 +36,10 @@ class Pods:
 
 @dataclass
 class State:
-    """A fleet at one moment. `larger` are the engines that a replica had before an update that is under way."""
+    """A fleet at one moment.
+
+    `larger` has the previous engines of replicas that are being updated.
+    """
 
     clusters: Mapping[str, ClusterView]
     entries: dict[str, LedgerEntry]
@@ -44,7 +50,14 @@ class State:
 
     def with_entries(self, *added: LedgerEntry) -> State:
         entries = {**self.entries, **{entry.uid: entry for entry in added}}
-        return State(self.clusters, entries, self.options, self.preempted_at, self.now, self.larger)
+        return State(
+            self.clusters,
+            entries,
+            self.options,
+            self.preempted_at,
+            self.now,
+            self.larger,
+        )
 
     def on(self, cluster: str) -> list[LedgerEntry]:
         return [entry for entry in self.entries.values() if entry.cluster == cluster]
@@ -54,33 +67,60 @@ class State:
 
     def pool(self, cluster: str, name: str) -> PoolView | None:
         view = self.clusters.get(cluster)
-        return next((pool for pool in view.pools if pool.name == name), None) if view else None
+        return (
+            next((pool for pool in view.pools if pool.name == name), None)
+            if view
+            else None
+        )
 
     def accounting(self, pool: PoolView) -> str:
-        """Give how a pool is counted (18.1#1, 18.1#6)."""
-        chosen = self.options.class_accounting.get(pool.class_name, self.options.accounting)
-        return "device-safe" if chosen == "device-packed" and not self.options.packed_enforced else chosen
+        """Return the accounting of a pool; packing without proof counts as safe."""
+        chosen = self.options.class_accounting.get(
+            pool.class_name, self.options.accounting
+        )
+        return (
+            "device-safe"
+            if chosen == "device-packed" and not self.options.packed_enforced
+            else chosen
+        )
 
     @property
     def counts_devices(self) -> bool:
-        """Whether any pool is counted by device: then placements do not say which nodes they reuse."""
-        return any(unit != "node" for unit in (self.options.accounting, *self.options.class_accounting.values()))
+        """Return whether any pool counts devices; placements then do not record reused
+        nodes.
+        """
+        return any(
+            unit != "node"
+            for unit in (
+                self.options.accounting,
+                *self.options.class_accounting.values(),
+            )
+        )
 
     def engines_of(self, entry: LedgerEntry) -> list[Engines]:
-        """Give the engines of an entry, and those it has besides while it is updated."""
+        """Return the engines of an entry, including the previous ones during an update."""
         other = self.larger.get(entry.uid)
         return [entry.engines] if other is None else [entry.engines, other]
 
     def nodes_of(self, entry: LedgerEntry) -> Counter[str]:
-        """Give the nodes that an entry holds, per pool: the larger of before and after while it is updated."""
+        """Return the nodes of an entry per pool: the larger of before and after during
+        an update.
+        """
         held: Counter[str] = Counter()
         for engines in self.engines_of(entry):
             held |= nodes_of(engines)
         return held
 
-    def free_nodes(self, cluster: str, owner: Owner, without: Collection[str] = ()) -> dict[str, int]:
-        """Give the free nodes per pool for one deployment; `without` are entries whose nodes it would get."""
-        free = {pool.name: pool.nodes for pool in reversed(self.clusters[cluster].pools)}
+    def free_nodes(
+        self, cluster: str, owner: Owner, without: Collection[str] = ()
+    ) -> dict[str, int]:
+        """Return the free nodes per pool for one deployment.
+
+        `without` are entries whose nodes the deployment would get.
+        """
+        free = {
+            pool.name: pool.nodes for pool in reversed(self.clusters[cluster].pools)
+        }
         leaving: dict[Owner, Counter[str]] = {}
         reused: dict[Owner, Counter[str]] = {}
         for entry in self.on(cluster):
@@ -96,38 +136,58 @@ class State:
             reused.setdefault(nominee, Counter()).update(dict(entry.reuse))
         for nominee, held in leaving.items():
             if nominee != owner:
-                # What new replicas of the nominee use of them is charged to those already.
+                # Nodes that new replicas of the nominee reuse are already charged to
+                # them.
                 for name in free:
-                    free[name] -= max(0, held[name] - reused.get(nominee, Counter())[name])
+                    free[name] -= max(
+                        0, held[name] - reused.get(nominee, Counter())[name]
+                    )
         return free
 
-    def pods_on(self, cluster: str, pool: PoolView, owner: Owner, without: Collection[str] = ()) -> list[Pods]:
-        """Give the pods that one deployment finds on a pool."""
+    def pods_on(
+        self, cluster: str, pool: PoolView, owner: Owner, without: Collection[str] = ()
+    ) -> list[Pods]:
+        """Return the pods on a pool from the perspective of one deployment."""
         found: list[Pods] = []
         for entry in self.on(cluster):
-            if entry.uid in without or (entry.state == "Releasing" and nominee_of(entry) == owner):
+            if entry.uid in without or (
+                entry.state == "Releasing" and nominee_of(entry) == owner
+            ):
                 continue
             for engines in self.engines_of(entry):
                 found += pods_of(engines, pool)
         return found
 
-    def quota_used(self, quota: Quota, owner: Owner, without: Collection[str] = ()) -> tuple[int, int]:
-        """Give nodes and devices that a namespace uses of a quota, without what this deployment takes over."""
+    def quota_used(
+        self, quota: Quota, owner: Owner, without: Collection[str] = ()
+    ) -> tuple[int, int]:
+        """Return a namespace's use of a quota, without the nodes that this deployment
+        takes over.
+        """
         nodes = devices = 0
         for entry in self.entries.values():
-            if entry.namespace != quota.namespace or entry.uid in without or entry.cluster not in self.clusters:
+            if (
+                entry.namespace != quota.namespace
+                or entry.uid in without
+                or entry.cluster not in self.clusters
+            ):
                 continue
             if entry.state == "Releasing" and nominee_of(entry) == owner:
                 continue
-            amounts = [self.quota_amount(quota, entry.cluster, engines) for engines in self.engines_of(entry)]
-            # Pods of two sizes are both there until an update is done; whole nodes change hands.
+            amounts = [
+                self.quota_amount(quota, entry.cluster, engines)
+                for engines in self.engines_of(entry)
+            ]
+            # During an update both sizes of pods exist; whole nodes change hands.
             most = sum if self.counts_devices else max
             nodes += most(amount[0] for amount in amounts)
             devices += most(amount[1] for amount in amounts)
         return nodes, devices
 
-    def quota_amount(self, quota: Quota, cluster: str, engines: Engines) -> tuple[int, int]:
-        """Give nodes and devices of placed engines on the pools that a quota is about."""
+    def quota_amount(
+        self, quota: Quota, cluster: str, engines: Engines
+    ) -> tuple[int, int]:
+        """Return the nodes and devices of placed engines on the pools of a quota."""
         if not has(self.clusters[cluster].labels, quota.match_labels):
             return 0, 0
         nodes = devices = 0
@@ -136,7 +196,11 @@ class State:
             if pool is None or not concerns(quota, pool):
                 continue
             nodes += member.pods * engine.copies
-            devices += member.pods * engine.copies * sum(request.count for request in member.requests)
+            devices += (
+                member.pods
+                * engine.copies
+                * sum(request.count for request in member.requests)
+            )
         return nodes, devices
 
 
@@ -145,16 +209,24 @@ def owner_of(entry: LedgerEntry) -> Owner:
 
 
 def nominee_of(entry: LedgerEntry) -> Owner:
-    """Give the deployment that may use the nodes of an entry once it is released: its own, or the one it was preempted for."""
+    """Return the deployment that may use a released entry's nodes.
+
+    That is its own deployment, or the one it was preempted for.
+    """
     return entry.nominated_for or owner_of(entry)
 
 
 def claiming(engines: Engines) -> Iterable[tuple[EnginePlacement, MemberPlacement]]:
-    return ((engine, member) for engine in engines for member in engine.members if member.requests)
+    return (
+        (engine, member)
+        for engine in engines
+        for member in engine.members
+        if member.requests
+    )
 
 
 def nodes_of(engines: Engines) -> Counter[str]:
-    """Give the nodes per pool of placed engines: one per pod of each member that claims (5.3)."""
+    """Return the nodes per pool of placed engines: one per pod of each claiming member."""
     held: Counter[str] = Counter()
     for engine, member in claiming(engines):
         held[member.pool] += member.pods * engine.copies
@@ -162,21 +234,38 @@ def nodes_of(engines: Engines) -> Counter[str]:
 
 
 def capacity_of(pool: PoolView) -> Vector:
-    """Give the devices of one node that are counted, entry by entry (18.1#2)."""
-    return tuple(0 if entry.claim == "Synthetic" else max(0, entry.count) for entry in pool.device_set.entries)
+    """Return the counted devices of one node, per entry."""
+    return tuple(
+        0 if entry.claim == "Synthetic" else max(0, entry.count)
+        for entry in pool.device_set.entries
+    )
 
 
 def pods_of(engines: Engines, pool: PoolView) -> list[Pods]:
-    """Give the pods of placed engines on a pool; one whose devices are not known takes a whole node."""
+    """Return the pods of placed engines on a pool; a pod without a known draw takes a
+    whole node.
+    """
     found = []
     for engine, member in claiming(engines):
         if member.pool != pool.name:
             continue
         drawn = dict(member.draw)
-        size = tuple(0 if e.claim == "Synthetic" else drawn.get(e.name, 0) for e in pool.device_set.entries) if drawn else capacity_of(pool)
+        size = (
+            tuple(
+                0 if e.claim == "Synthetic" else drawn.get(e.name, 0)
+                for e in pool.device_set.entries
+            )
+            if drawn
+            else capacity_of(pool)
+        )
         gang = member.role in ("Leader", "Worker")
         found.append(
-            Pods(size, member.pods * engine.copies, (member.pods - 1) // max(1, member.pods_per_node) if gang else 0, member.slots)
+            Pods(
+                size,
+                member.pods * engine.copies,
+                (member.pods - 1) // max(1, member.pods_per_node) if gang else 0,
+                member.slots,
+            )
         )
     return found
 
@@ -184,11 +273,16 @@ def pods_of(engines: Engines, pool: PoolView) -> list[Pods]:
 def concerns(quota: Quota, pool: PoolView) -> bool:
     if quota.class_name and quota.class_name != pool.class_name:
         return False
-    return not quota.device_selector or any(accepts(quota.device_selector, entry) for entry in pool.device_set.entries)
+    return not quota.device_selector or any(
+        accepts(quota.device_selector, entry) for entry in pool.device_set.entries
+    )
 
 
 def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
-    """Whether every pod finds a node whatever nodes the others were given: the formula of 18.1#3 and 18.1#4."""
+    """Return whether every pod finds a node, whatever nodes the other pods have.
+
+    This is the formula of safe accounting (`device_accounting`).
+    """
     present = [group for group in pods if group.count]
     for group in present:
         blocked = group.siblings
@@ -201,22 +295,31 @@ def is_safe(capacity: Vector, nodes: int, pods: Sequence[Pods]) -> bool:
                 total = sum(other.size[e] * other.count for other in present)
                 least = have - asked + 1
                 least += -least % step
-                # What its siblings take is on the nodes that they hold against it.
+                # The devices of its siblings are on the nodes that they block.
                 blocked += (total - asked * (1 + group.siblings)) // least
         if blocked >= nodes:
             return False
     return True
 
 
-def packed(capacity: Vector, nodes: int, charged: Sequence[Pods], added: Sequence[Pods]) -> list[tuple[int, ...]] | None:
-    """Give slots for more pods, the largest first, each in the fullest slot that takes it (18.1#6); None if one finds none."""
+def packed(
+    capacity: Vector, nodes: int, charged: Sequence[Pods], added: Sequence[Pods]
+) -> list[tuple[int, ...]] | None:
+    """Choose slots for more pods, the largest first, each in the fullest slot that
+    fits.
+
+    Return None if a pod finds none.
+    """
     left = slots_left(capacity, nodes, charged)
     slots: list[tuple[int, ...]] = [()] * len(added)
     for i in sorted(range(len(added)), key=lambda i: (-sum(added[i].size), i)):
         size, mine = added[i].size, list[int]()
         for _ in range(added[i].count):
             takes = [
-                n for n in range(nodes) if all(a >= b for a, b in zip(left[n], size, strict=True)) and not (added[i].siblings and n in mine)
+                n
+                for n in range(nodes)
+                if all(a >= b for a, b in zip(left[n], size, strict=True))
+                and not (added[i].siblings and n in mine)
             ]
             if not takes:
                 return None
@@ -232,15 +335,21 @@ def slots_left(capacity: Vector, nodes: int, charged: Sequence[Pods]) -> list[Ve
     for group in charged:
         for slot in group.slots:
             if slot < nodes:
-                left[slot] = tuple(a - b for a, b in zip(left[slot], group.size, strict=True))
+                left[slot] = tuple(
+                    a - b for a, b in zip(left[slot], group.size, strict=True)
+                )
     return left
 
 
-def admits(accounting: str, pool: PoolView, charged: Sequence[Pods], added: Sequence[Pods]) -> bool:
-    """Whether a pool takes more pods beside those charged to it."""
+def admits(
+    accounting: str, pool: PoolView, charged: Sequence[Pods], added: Sequence[Pods]
+) -> bool:
+    """Return whether a pool takes more pods in addition to the charged ones."""
     capacity = capacity_of(pool)
     if accounting == "node":
         return sum(group.count for group in (*charged, *added)) <= pool.nodes
-    if accounting == "device-packed" and all(len(group.slots) == group.count for group in charged):
+    if accounting == "device-packed" and all(
+        len(group.slots) == group.count for group in charged
+    ):
         return packed(capacity, pool.nodes, charged, added) is not None
     return is_safe(capacity, pool.nodes, [*charged, *added])

@@ -1,4 +1,6 @@
-"""What no decision misses: room for one more replica, and the best set of victims."""
+"""Laws of completeness: no decision misses room for a replica or the best set of
+victims.
+"""
 
 from __future__ import annotations
 
@@ -11,71 +13,111 @@ from tests.scheduler.laws.policies.search import Filler, Victims
 from tests.scheduler.laws.policies.steps import Step
 
 Found = Iterator[str]
-# Sets of victims that are tried for one decision.
+# Limit of sets of victims that are tried for one decision.
 SETS_MAX = 64
 
 
 def _missing(step: Step) -> int:
-    """How many replicas have to be placed together next; 0 when nothing may be placed."""
+    """Return the number of replicas to place together next; 0 if nothing may be placed."""
     left = step.decision.desired - len(step.decision.placements)
-    return 0 if step.is_held or step.surges else min(left, max(1, step.view.policy.gang_replicas))
+    return (
+        0
+        if step.is_held or step.surges
+        else min(left, max(1, step.view.policy.gang_replicas))
+    )
 
 
 def _fits(step: Step, size: int, gone: Collection[str] = ()) -> bool:
-    """Whether so many replicas fit together, each placed without regard to those after it.
+    """Return whether replicas fit together, each placed without regard to later ones.
 
-    A gang is placed replica by replica: the pools that one takes may be those that only a later one could have used.
+    A gang is placed replica by replica: one replica may take the only pools of a later
+    one.
     """
     if size == 1 or not step.filler.takes(size, gone):
         return size == 1 and step.filler.takes(1, gone)
     policy = step.view.policy
-    ruled = any(not term.weight for term in (*policy.affinity, *policy.anti_affinity)) or bool(policy.topology_spread)
-    ruled = ruled or any(quota.namespace == step.view.namespace for quota in step.after.options.quotas)
-    alike = all(len(step.filler.matches[cluster].units or ()) == 1 for cluster in step.filler.candidates)
-    return not ruled and (alike or sum(step.filler.takes_one(cluster, gone) for cluster in step.filler.candidates) >= size)
+    ruled = any(
+        not term.weight for term in (*policy.affinity, *policy.anti_affinity)
+    ) or bool(policy.topology_spread)
+    ruled = ruled or any(
+        quota.namespace == step.view.namespace for quota in step.after.options.quotas
+    )
+    alike = all(
+        len(step.filler.matches[cluster].units or ()) == 1
+        for cluster in step.filler.candidates
+    )
+    return not ruled and (
+        alike
+        or sum(
+            step.filler.takes_one(cluster, gone) for cluster in step.filler.candidates
+        )
+        >= size
+    )
 
 
-def i9_filling_never_stops_while_more_fits(step: Step) -> Found:
+def filling_never_stops_while_more_fits(step: Step) -> Found:
     size = _missing(step)
     if size > 0 and _fits(step, size):
         yield f"{size} more would fit without preemption"
 
 
-def i9_preemption_never_stops_while_it_would_help(step: Step) -> Found:
-    """Victims are on the cluster that they make room on; a gang may need some on several."""
+def preemption_never_stops_while_it_would_help(step: Step) -> Found:
+    """Victims are on the cluster that they free; a gang may need several clusters."""
     size = _missing(step)
     if size <= 0 or step.view.policy.preemption != "LowerPriority":
         return
     for cluster in step.filler.candidates if size == 1 else ("",):
-        for victims in islice(step.filler.largest_sets(step.filler.lower(cluster)), SETS_MAX):
+        for victims in islice(
+            step.filler.largest_sets(step.filler.lower(cluster)), SETS_MAX
+        ):
             gone = {victim.uid for victim in victims}
-            if victims and (step.filler.takes_one(cluster, gone) if size == 1 else _fits(step, size, gone)):
+            if victims and (
+                step.filler.takes_one(cluster, gone)
+                if size == 1
+                else _fits(step, size, gone)
+            ):
                 yield f"{size} more would fit without {[(v.cluster, v.name) for v in victims]}"
                 return
 
 
 def no_victim_could_have_stayed(step: Step) -> Found:
-    """With everything placed on its cluster, no victim's removal was for nothing.
+    """With everything placed on its cluster, every victim was necessary.
 
-    A profile may have chosen pools that leave less room for the replicas after them; then it is not asked. Nor is it where a victim was to
-    reuse nodes itself: a releasing replica is nominated as a whole, so all that were to reuse its nodes go together.
+    The law does not apply if a profile chose pools that leave less room for later
+    replicas, or if a victim was going to reuse nodes itself: a releasing replica is
+    nominated as a whole, so all replicas that were going to reuse its nodes go
+    together.
     """
     if any(victim.reuse for victim in step.victims):
         return
     profile = step.view.policy.profile or step.after.options.profile
-    if profile != "default" and any(len(step.filler.matches[cluster].units or ()) > 1 for cluster in step.filler.candidates):
+    if profile != "default" and any(
+        len(step.filler.matches[cluster].units or ()) > 1
+        for cluster in step.filler.candidates
+    ):
         return
     for victim in step.victims:
         state = step.after.with_entries(victim)
-        others = {uid: entry for uid, entry in state.entries.items() if entry not in step.new}
-        start = type(state)(state.clusters, others, state.options, state.preempted_at, state.now, state.larger)
+        others = {
+            uid: entry for uid, entry in state.entries.items() if entry not in step.new
+        }
+        start = type(state)(
+            state.clusters,
+            others,
+            state.options,
+            state.preempted_at,
+            state.now,
+            state.larger,
+        )
         filler = Filler(start, step.view, step.priority)
         if _placed_again(filler, step.new):
             yield f"{victim.name} on {victim.cluster} could have stayed"
 
 
 def _placed_again(filler: Filler, new: list[LedgerEntry]) -> bool:
-    """Whether the same replicas fit again, each on its cluster, in their order by name."""
+    """Return whether the same replicas fit again, each on its cluster, in the order of
+    their names.
+    """
     now = filler.state
     for number, entry in enumerate(sorted(new, key=lambda e: (e.cluster, e.index))):
         if entry.cluster not in filler.candidates:
@@ -88,7 +130,7 @@ def _placed_again(filler: Filler, new: list[LedgerEntry]) -> bool:
 
 
 def cost_of(victims: Victims, needed: int) -> tuple[object, ...]:
-    """Order sets of victims as 18.4#2 does, up to their ages and names."""
+    """Return the sort key of a set of victims, without ages and names."""
     freed = sum(sum(nodes_of(victim.engines).values()) for victim in victims)
     return (
         max(victim.priority for victim in victims),
@@ -96,31 +138,48 @@ def cost_of(victims: Victims, needed: int) -> tuple[object, ...]:
         sum(victim.priority for victim in victims),
         freed - needed,
         tuple(sorted(-victim.since for victim in victims)),
-        tuple(sorted(f"{victim.cluster}/{victim.namespace}/{victim.name}" for victim in victims)),
+        tuple(
+            sorted(
+                f"{victim.cluster}/{victim.namespace}/{victim.name}"
+                for victim in victims
+            )
+        ),
     )
 
 
 def the_victims_are_the_cheapest(step: Step) -> Found:
-    """Where exactly one replica was missing."""
-    if step.missing_before_fill != 1 or not step.victims or step.filled != 1 or step.surges or step.succeeded or step.updated:
+    """Only decisions with exactly one missing replica are checked."""
+    if (
+        step.missing_before_fill != 1
+        or not step.victims
+        or step.filled != 1
+        or step.surges
+        or step.succeeded
+        or step.updated
+    ):
         return
     filler = Filler(step.before, step.view, step.priority)
     evicted = {eviction.uid for eviction in step.decision.evictions}
     needed = sum(nodes_of(step.new[0].engines).values())
-    # Whole nodes say what is left over; where devices are counted that is not defined.
+    # The surplus is defined by whole nodes; it is undefined if devices are counted.
     depth = 3 if step.before.counts_devices else 6
     chosen = cost_of(tuple(step.victims), needed)[:depth]
     for cluster in filler.candidates:
         for victims in filler.sets(cluster):
             cost = cost_of(victims, needed)[:depth]
-            if cost < chosen and filler.takes_one(cluster, {*(v.uid for v in victims), *evicted}):
-                yield f"{[v.name for v in victims]} on {cluster} cost {cost}, {[v.name for v in step.victims]} {chosen}"
+            if cost < chosen and filler.takes_one(
+                cluster, {*(v.uid for v in victims), *evicted}
+            ):
+                yield (
+                    f"{[v.name for v in victims]} on {cluster} cost {cost}, "
+                    f"{[v.name for v in step.victims]} {chosen}"
+                )
                 return
 
 
 COMPLETE = (
-    i9_filling_never_stops_while_more_fits,
-    i9_preemption_never_stops_while_it_would_help,
+    filling_never_stops_while_more_fits,
+    preemption_never_stops_while_it_would_help,
     no_victim_could_have_stayed,
     the_victims_are_the_cheapest,
 )

@@ -1,4 +1,6 @@
-"""Which pools take which engines, regardless of capacity: sections 4.1 to 5.3, and 18.4#9 for engines that span pools."""
+"""Which pools take which engines, regardless of capacity, also for engines that span
+pools.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from scheduler.model.decision import EnginePlacement, MemberPlacement, ResolvedRequest
+from scheduler.model.decision import (
+    EnginePlacement,
+    MemberPlacement,
+    ResolvedDeviceRequest,
+)
 from scheduler.model.devices import DeviceEntry
-from scheduler.model.inputs import ClusterView, DeploymentView, MemberView, PoolView, RequestView, Taint, Toleration
+from scheduler.model.inputs import (
+    ClusterTaint,
+    ClusterToleration,
+    ClusterView,
+    DeploymentView,
+    MemberView,
+    PoolView,
+    RequestView,
+)
 
-_AT_LEAST = re.compile(r'device\.capacity\["[^"]+"\]\.memory\.compareTo\(quantity\("(\d+)Gi"\)\) >= 0')
+_AT_LEAST = re.compile(
+    r'device\.capacity\["[^"]+"\]\.memory\.compareTo\(quantity\("(\d+)Gi"\)\) >= 0'
+)
 _DRIVER = re.compile(r'device\.driver == "([^"]+)"')
 DEVICES_MAX = 32
 _CERTAINTY = {"DRA": 0, "DevicePlugin": 1, "Synthetic": 2}
-# For each request the entries it takes, by position, with a count.
+# Per request the entries it draws on, by position, with a count.
 Taken = list[tuple[tuple[int, int], ...]]
 # The worlds have few classes and few different requests.
 _known: dict[tuple[tuple[RequestView, ...], str], Taken | None] = {}
@@ -23,7 +39,11 @@ _known: dict[tuple[tuple[RequestView, ...], str], Taken | None] = {}
 
 @dataclass(frozen=True)
 class Unit:
-    """What is placed as a whole: the members of one engine, or one member of an engine that spans pools; `pools` take it."""
+    """A unit of placement: the members of an engine, or one member of a spanning
+    engine.
+
+    `pools` are the pools that take it.
+    """
 
     engine: int
     members: tuple[int, ...]
@@ -36,24 +56,55 @@ def accepts(selector: str, entry: DeviceEntry) -> bool:
     if driver:
         return entry.driver == driver[1]
     assert least, selector
-    memory = next((int(text.removesuffix("Gi")) for name, text in entry.capacity if name == "memory"), -1)
+    memory = next(
+        (
+            int(text.removesuffix("Gi"))
+            for name, text in entry.capacity
+            if name == "memory"
+        ),
+        -1,
+    )
     return entry.driver == "gpu.nvidia.com" and memory >= int(least[1])
 
 
-def _ways(request: RequestView, entries: Sequence[DeviceEntry], left: Sequence[int]) -> Iterator[tuple[tuple[int, int], ...]]:
-    """Give the ways to cover a request: one entry, the certain claims first, or several that claim alike."""
+def _ways(
+    request: RequestView, entries: Sequence[DeviceEntry], left: Sequence[int]
+) -> Iterator[tuple[tuple[int, int], ...]]:
+    """Return the ways to cover a request: one entry, certain claims first, or several
+    equal ones.
+    """
     order = sorted(range(len(entries)), key=lambda j: (_CERTAINTY[entries[j].claim], j))
-    fitting = [j for j in order if all(accepts(selector, entries[j]) for selector in request.selectors)]
+    fitting = [
+        j
+        for j in order
+        if all(accepts(selector, entries[j]) for selector in request.selectors)
+    ]
     yield from (((j, request.count),) for j in fitting if left[j] >= request.count)
-    for kind in dict.fromkeys((entries[j].claim, entries[j].device_class, entries[j].resource_name) for j in fitting):
-        alike = [j for j in fitting if (entries[j].claim, entries[j].device_class, entries[j].resource_name) == kind]
-        for counts in product(*(range(min(left[j], request.count), -1, -1) for j in alike)):
+    for kind in dict.fromkeys(
+        (entries[j].claim, entries[j].device_class, entries[j].resource_name)
+        for j in fitting
+    ):
+        alike = [
+            j
+            for j in fitting
+            if (entries[j].claim, entries[j].device_class, entries[j].resource_name)
+            == kind
+        ]
+        for counts in product(
+            *(range(min(left[j], request.count), -1, -1) for j in alike)
+        ):
             if sum(counts) == request.count and sum(n > 0 for n in counts) > 1:
                 yield tuple((j, n) for j, n in zip(alike, counts, strict=True) if n)
 
 
-def assigned(requests: Sequence[RequestView], entries: Sequence[DeviceEntry]) -> Taken | None:
-    """Cover all requests from one node, with as few of them as possible on entries that claim nothing; None if impossible."""
+def assigned(
+    requests: Sequence[RequestView], entries: Sequence[DeviceEntry]
+) -> Taken | None:
+    """Cover all requests from one node with the fewest devices of entries that claim
+    nothing.
+
+    Return None if that is impossible.
+    """
     best: Taken | None = None
     fewest = len(requests) + 1
 
@@ -67,18 +118,33 @@ def assigned(requests: Sequence[RequestView], entries: Sequence[DeviceEntry]) ->
         for way in _ways(requests[i], entries, left):
             for j, n in way:
                 left[j] -= n
-            descend(i + 1, left, [*taken, way], synthetic + (entries[way[0][0]].claim == "Synthetic"))
+            descend(
+                i + 1,
+                left,
+                [*taken, way],
+                synthetic + (entries[way[0][0]].claim == "Synthetic"),
+            )
             for j, n in way:
                 left[j] += n
 
     descend(0, [max(0, entry.count) for entry in entries], [], 0)
-    if best is not None and sum(r.count for r, way in zip(requests, best, strict=True) if entries[way[0][0]].claim == "DRA") > DEVICES_MAX:
+    if (
+        best is not None
+        and sum(
+            r.count
+            for r, way in zip(requests, best, strict=True)
+            if entries[way[0][0]].claim == "DRA"
+        )
+        > DEVICES_MAX
+    ):
         return None
     return best
 
 
 class Member:
-    """A member on one pool: whether it matches, whether the pool also takes new ones, and as what it is placed there."""
+    """A member on one pool: whether it matches, whether new ones may go there, and its
+    placement.
+    """
 
     def __init__(self, member: MemberView, pool: PoolView) -> None:
         entries = pool.device_set.entries
@@ -87,13 +153,21 @@ class Member:
             _known[key] = assigned(member.requests, entries)
         taken = _known[key]
         self.matches = taken is not None
-        self.fits = self.matches and not pool.class_missing
+        self.fits = self.matches and not (pool.class_missing or pool.unusable)
         resolved, draw = [], dict[str, int]()
         for request, way in zip(member.requests, taken or [], strict=False):
             source = entries[way[0][0]]
             if source.claim == "Synthetic":
                 continue
-            resolved.append(ResolvedRequest(request.name, source.device_class, request.count, request.selectors, source.resource_name))
+            resolved.append(
+                ResolvedDeviceRequest(
+                    request.name,
+                    source.device_class,
+                    request.count,
+                    request.selectors,
+                    source.resource_name,
+                )
+            )
             for j, n in way:
                 draw[entries[j].name] = draw.get(entries[j].name, 0) + n
         self.claims = self.fits and bool(resolved)
@@ -108,12 +182,17 @@ class Member:
 
 
 class Match:
-    """The engines of a deployment on the pools of one cluster; `units` is None where some engine fits no pool."""
+    """The engines of a deployment on the pools of one cluster; `units` is None if one
+    fits no pool.
+    """
 
     def __init__(self, view: DeploymentView, cluster: ClusterView) -> None:
         self.view = view
         self.cluster = cluster
-        self.table = [[[Member(m, p) for p in cluster.pools] for m in engine.members] for engine in view.engines]
+        self.table = [
+            [[Member(m, p) for p in cluster.pools] for m in engine.members]
+            for engine in view.engines
+        ]
         self.units = self._units()
 
     def _units(self) -> list[Unit] | None:
@@ -123,49 +202,89 @@ class Match:
             if not any(capable):
                 return None
             spans = engine.span_pools and len(engine.members) > 1
-            groups = [(m,) for m in range(len(engine.members))] if spans else [tuple(range(len(engine.members)))]
+            groups = (
+                [(m,) for m in range(len(engine.members))]
+                if spans
+                else [tuple(range(len(engine.members)))]
+            )
             for group in groups:
-                pools = tuple(p for p in range(len(self.cluster.pools)) if self._takes(e, group, p, capable, spans=spans))
+                pools = tuple(
+                    p
+                    for p in range(len(self.cluster.pools))
+                    if self._takes(e, group, p, capable, spans=spans)
+                )
                 if not pools:
                     return None
                 units.append(Unit(e, group, pools))
         return units
 
-    def _takes(self, e: int, group: tuple[int, ...], p: int, capable: list[bool], *, spans: bool) -> bool:
+    def _takes(
+        self,
+        e: int,
+        group: tuple[int, ...],
+        p: int,
+        capable: list[bool],
+        *,
+        spans: bool,
+    ) -> bool:
         cells = [self.table[e][m][p] for m in group]
-        stranded = any(capable[m] and not cell.claims for m, cell in zip(group, cells, strict=True))
-        return all(cell.fits for cell in cells) and not stranded and (spans or any(cell.claims for cell in cells))
+        stranded = any(
+            capable[m] and not cell.claims for m, cell in zip(group, cells, strict=True)
+        )
+        return (
+            all(cell.fits for cell in cells)
+            and not stranded
+            and (spans or any(cell.claims for cell in cells))
+        )
 
     def engines(self, pools: Sequence[int]) -> tuple[EnginePlacement, ...]:
-        """Give the engines as placed, each unit on its pool."""
+        """Return the placed engines, each unit on its pool."""
         assert self.units is not None
         members: dict[int, dict[int, MemberPlacement]] = {}
         for unit, p in zip(self.units, pools, strict=True):
             for m in unit.members:
-                members.setdefault(unit.engine, {})[m] = self.table[unit.engine][m][p].placed
+                members.setdefault(unit.engine, {})[m] = self.table[unit.engine][m][
+                    p
+                ].placed
         return tuple(
-            EnginePlacement(engine.name, tuple(members[e][m] for m in range(len(engine.members))), engine.copies)
+            EnginePlacement(
+                engine.name,
+                tuple(members[e][m] for m in range(len(engine.members))),
+                engine.copies,
+            )
             for e, engine in enumerate(self.view.engines)
         )
 
     def one_network(self, pools: Sequence[int]) -> bool:
-        """Whether everything that has to share a network does (18.4#8, 18.4#9)."""
+        """Return whether all engines that must share a network do."""
         assert self.units is not None
         networks: dict[int, set[str]] = {}
         for unit, p in zip(self.units, pools, strict=True):
-            networks.setdefault(unit.engine, set()).add(self.cluster.pools[p].network_domain)
+            networks.setdefault(unit.engine, set()).add(
+                self.cluster.pools[p].network_domain
+            )
         if any(len(found) > 1 for found in networks.values()):
             return False
-        required = self.view.policy.network_domain == "Required" and self.view.serving_mode == "PrefillDecode"
+        required = (
+            self.view.policy.network_domain == "Required"
+            and self.view.serving_mode == "PrefillDecode"
+        )
         return not required or len(set[str]().union(*networks.values())) <= 1
 
 
-def untolerated(taints: Sequence[Taint], tolerations: Sequence[Toleration], effects: Sequence[str] = ("NoSchedule", "NoExecute")) -> bool:
-    """Whether a taint of these effects is not tolerated (4.1)."""
-    return any(taint.effect in effects and not any(_tolerates(t, taint) for t in tolerations) for taint in taints)
+def untolerated(
+    taints: Sequence[ClusterTaint],
+    tolerations: Sequence[ClusterToleration],
+    effects: Sequence[str] = ("NoSchedule", "NoExecute"),
+) -> bool:
+    """Return whether a taint of these effects is not tolerated."""
+    return any(
+        taint.effect in effects and not any(_tolerates(t, taint) for t in tolerations)
+        for taint in taints
+    )
 
 
-def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+def _tolerates(toleration: ClusterToleration, taint: ClusterTaint) -> bool:
     if toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == "Exists":
@@ -174,7 +293,7 @@ def _tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def first_failing(view: DeploymentView, cluster: ClusterView, match: Match) -> str:
-    """Give the first of filters 1 to 9 that a cluster fails (section 4), "" if it passes them."""
+    """Return the first of the cluster filters that a cluster fails, or ""."""
     cache = view.cache
     referenced = cache.state == "Present"
     checks = (
@@ -185,6 +304,7 @@ def first_failing(view: DeploymentView, cluster: ClusterView, match: Match) -> s
         ("NotReady", cluster.ready),
         ("NoGateway", bool(cluster.gateway_address)),
         ("Tainted", not untolerated(cluster.taints, view.tolerations)),
+        ("FeatureMissing", not {*view.features} & {*cluster.missing_features}),
         ("NoPools", bool(cluster.pools)),
         ("NoPoolMatches", match.units is not None),
     )
@@ -192,14 +312,24 @@ def first_failing(view: DeploymentView, cluster: ClusterView, match: Match) -> s
 
 
 def has(labels: object, wanted: object) -> bool:
-    """Whether labels contain every wanted pair; both are mappings or sequences of pairs."""
+    """Return whether labels contain every wanted pair; both are mappings or sequences
+    of pairs.
+    """
     found, needed = dict(labels), dict(wanted)  # type: ignore[call-overload]
     return all(found.get(key) == value for key, value in needed.items())
 
 
-def with_slots(engines: Sequence[EnginePlacement], slots: dict[tuple[int, int], tuple[int, ...]]) -> tuple[EnginePlacement, ...]:
-    """Give engines whose members have node slots, by engine and member."""
+def with_slots(
+    engines: Sequence[EnginePlacement], slots: dict[tuple[int, int], tuple[int, ...]]
+) -> tuple[EnginePlacement, ...]:
+    """Return engines whose members have node slots, by engine and member."""
     return tuple(
-        replace(engine, members=tuple(replace(m, slots=slots.get((e, i), ())) for i, m in enumerate(engine.members)))
+        replace(
+            engine,
+            members=tuple(
+                replace(m, slots=slots.get((e, i), ()))
+                for i, m in enumerate(engine.members)
+            ),
+        )
         for e, engine in enumerate(engines)
     )

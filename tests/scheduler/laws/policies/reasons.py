@@ -1,4 +1,4 @@
-"""Why a replica is not placed: the first failing filter of each cluster (4), each cluster counted once (18.2)."""
+"""Why a replica is not placed: the first failing filter of each cluster, counted once."""
 
 from __future__ import annotations
 
@@ -9,23 +9,27 @@ from tests.scheduler.laws.policies.matching import first_failing
 from tests.scheduler.laws.policies.steps import Step
 
 Found = Iterator[str]
-# What a whole gang lacks where one replica would fit.
+# The reason of a gang that does not fit where one replica would.
 OF_A_GANG = ("InsufficientNodes", "Policy")
 
 
 def expected(step: Step, cluster: str) -> Sequence[str]:
-    """Give the reasons that are right for a cluster: one, unless the gang as a whole is what does not fit."""
+    """Return the correct reasons for a cluster: one, unless only the gang as a whole
+    does not fit.
+    """
     filler = step.filler
-    static = first_failing(step.view, step.after.clusters[cluster], filler.matches[cluster])
+    static = first_failing(
+        step.view, step.after.clusters[cluster], filler.matches[cluster]
+    )
     if static:
         return (static,)
     if next(filler.arrangements(step.after, cluster, rules=False), None) is None:
-        # What an update takes while it is under way is counted at its most here.
+        # During an update the larger charge counts here.
         return OF_A_GANG if step.updated else ("InsufficientNodes",)
     return OF_A_GANG if step.view.policy.gang_replicas > 1 else ("Policy",)
 
 
-def i6_every_cluster_has_the_first_filter_that_it_fails(step: Step) -> Found:
+def every_cluster_has_the_first_filter_that_it_fails(step: Step) -> Found:
     if not step.decision.shortfall or step.is_held:
         return
     right = {name: expected(step, name) for name in step.after.clusters}
@@ -37,24 +41,40 @@ def i6_every_cluster_has_the_first_filter_that_it_fails(step: Step) -> Found:
     for group in diagnosis.groups:
         counted[group.code] += group.count
     if sum(counted.values()) != len(right) or diagnosis.clusters != len(right):
-        yield f"{sum(counted.values())} of {len(right)} clusters have a reason: {step.decision.message}"
+        yield (
+            f"{sum(counted.values())} of {len(right)} clusters have a reason: "
+            f"{step.decision.message}"
+        )
     certain = Counter(codes[0] for codes in right.values() if len(codes) == 1)
     if certain - counted:
         yield f"{dict(counted)} counted, {dict(certain)} expected: {step.decision.message}"
-    if step.clusters and counted != Counter(detail.reason for detail in step.clusters.values()):
-        yield f"{dict(counted)} counted, {dict(Counter(detail.reason for detail in step.clusters.values()))} explained"
+    if step.clusters and counted != Counter(
+        detail.reason for detail in step.clusters.values()
+    ):
+        yield (
+            f"{dict(counted)} counted, "
+            f"{dict(Counter(detail.reason for detail in step.clusters.values()))} "
+            "explained"
+        )
 
 
-def i6_what_fits_is_not_explained_away(step: Step) -> Found:
-    """Without a shortfall the explanation is about one more replica: a cluster that takes it has no reason."""
+def a_cluster_that_fits_has_no_reason(step: Step) -> Found:
+    """Without a shortfall the explanation is about one more replica: a cluster that
+    fits it has no reason.
+    """
     if step.decision.shortfall or step.is_held or step.surges or not step.clusters:
         return
     for name, detail in step.clusters.items():
         if step.filler.takes_one(name) and detail.reason:
             yield f"{name} takes one more and has {detail.reason} ({detail.detail})"
-        static = first_failing(step.view, step.after.clusters[name], step.filler.matches[name])
+        static = first_failing(
+            step.view, step.after.clusters[name], step.filler.matches[name]
+        )
         if static and detail.reason != static:
             yield f"{name} has {detail.reason} ({detail.detail}), not {static}"
 
 
-REASONS = (i6_every_cluster_has_the_first_filter_that_it_fails, i6_what_fits_is_not_explained_away)
+REASONS = (
+    every_cluster_has_the_first_filter_that_it_fails,
+    a_cluster_that_fits_has_no_reason,
+)

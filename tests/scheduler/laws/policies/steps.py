@@ -1,4 +1,4 @@
-"""A world decided step by step: each request with the state before and after it."""
+"""Decide a world step by step, with the state before and after each request."""
 
 from __future__ import annotations
 
@@ -17,13 +17,16 @@ from tests.scheduler.laws.policies.rules import owner
 from tests.scheduler.laws.policies.search import Filler
 from tests.scheduler.laws.policies.worlds import Dice, World, edited_later
 
-# Evictions after which their deployment has a successor placed for each, apart from what is missing.
+# Reasons of evictions whose replica has a successor, apart from missing replicas.
 SUCCEEDED = ("TemplateChanged", "PinMismatch", "NotAdmitted")
 
 
 @dataclass
 class Step:
-    """One decision with its explanation, `before` it and `after` it was applied; there updates hold the larger, as the decision sees it."""
+    """One decision with its explanation, and the states `before` and `after` it.
+
+    In both, updates hold the larger charge, as the decision sees it.
+    """
 
     view: DeploymentView
     decision: Decision
@@ -45,12 +48,20 @@ class Step:
 
     @cached_property
     def new(self) -> list[LedgerEntry]:
-        """The replicas that this decision placed."""
-        return [self.after.entries[p.uid] for p in self.decision.placements if p.action in ("Create", "Replace")]
+        """Return the replicas that this decision placed."""
+        return [
+            self.after.entries[p.uid]
+            for p in self.decision.placements
+            if p.action in ("Create", "Replace")
+        ]
 
     @property
     def updated(self) -> list[LedgerEntry]:
-        return [self.after.entries[p.uid] for p in self.decision.placements if p.action == "Update"]
+        return [
+            self.after.entries[p.uid]
+            for p in self.decision.placements
+            if p.action == "Update"
+        ]
 
     @property
     def kept(self) -> list[Placement]:
@@ -58,7 +69,7 @@ class Step:
 
     @property
     def victims(self) -> list[LedgerEntry]:
-        """The replicas of others that were preempted, as they were."""
+        """Return the preempted replicas of other deployments, before their preemption."""
         return [self.before.entries[victim.uid] for victim in self.decision.victims]
 
     @property
@@ -71,7 +82,7 @@ class Step:
 
     @property
     def missing_before_fill(self) -> int:
-        """How many replicas were to be filled in, after those that succeed others were placed."""
+        """Return the number of replicas to fill in after the successors were placed."""
         return self.view.replicas - len(self.kept) - self.succeeded
 
     @property
@@ -85,7 +96,9 @@ class Step:
 
 @dataclass
 class Outcome:
-    """All steps of a world, the fleet in the end, the deployments as they are then, and the first round decided as one batch."""
+    """All steps of a world, its final fleet and deployments, and the first round as one
+    batch.
+    """
 
     world: World
     fleet: Fleet
@@ -96,7 +109,9 @@ class Outcome:
 
 
 def run(world: World) -> Outcome:
-    """Decide every deployment once; then time passes, a few things happen, and every deployment is decided again."""
+    """Decide every deployment once, let some events happen, and decide every deployment
+    again.
+    """
     built = world.build()
     batch = decide(built, world.requests(), NOW)
     steps = list(_decided(built, world.requests(), NOW, explained=world.seed % 4 == 0))
@@ -105,39 +120,72 @@ def run(world: World) -> Outcome:
     dice = Dice(world.seed)
     now = NOW + dice.choice((1, 1, 600)) * 1000
     pass_time(built, dice, now)
-    later = [replace(r, request_id=f"later-{r.request_id}", deployment=edited_later(dice, r.deployment)) for r in world.requests()]
+    later = [
+        replace(
+            r,
+            request_id=f"later-{r.request_id}",
+            deployment=edited_later(dice, r.deployment),
+        )
+        for r in world.requests()
+    ]
     steps += _decided(built, later, now, explained=False)
     return Outcome(world, built, steps, batch, later, now)
 
 
-def _decided(built: Fleet, requests: list[ScheduleRequest], now: int, *, explained: bool) -> Iterator[Step]:
+def _decided(
+    built: Fleet, requests: list[ScheduleRequest], now: int, *, explained: bool
+) -> Iterator[Step]:
     for request in requests:
         before = state_of(built, now)
-        # An explanation costs more than its decision, so there are some only.
+        # An explanation costs more than its decision, so only some steps have one.
         answer = decide_and_explain(built, [request], now, lambda _: explained)[0]
         decision = answer.decision
         apply(built, decision, request.deployment)
-        updated = {p.uid: before.entries[p.uid].engines for p in decision.placements if p.action == "Update"}
-        yield Step(request.deployment, decision, before, replace(state_of(built, now), larger=updated), answer.clusters)
+        updated = {
+            p.uid: before.entries[p.uid].engines
+            for p in decision.placements
+            if p.action == "Update"
+        }
+        yield Step(
+            request.deployment,
+            decision,
+            before,
+            replace(state_of(built, now), larger=updated),
+            answer.clusters,
+        )
 
 
 def pass_time(built: Fleet, dice: Dice, now: int) -> None:
-    """Let some replicas start, get Ready or go."""
+    """Let some replicas start, become Ready or go."""
     for entry in sorted(built.entries(), key=lambda entry: entry.uid):
         if entry.state == "Releasing" and dice.chance(0.5):
             built.release(entry.uid)
-        elif entry.state != "Releasing" and dice.chance(0.7) and all(built.replica(uid) is None for uid in awaited(built, entry)):
+        elif (
+            entry.state != "Releasing"
+            and dice.chance(0.7)
+            and all(built.replica(uid) is None for uid in awaited(built, entry))
+        ):
             built.bind(entry.uid, now)
             built.observe(entry.uid, ready=dice.chance(0.8), serving=True)
 
 
 def awaited(built: Fleet, entry: LedgerEntry) -> list[str]:
-    """Name the replicas whose nodes a reserved one was given."""
+    """Return the replicas whose nodes a reserved one was given."""
     if entry.state != "Reserved":
         return []
-    return [e.uid for e in built.on_cluster(entry.cluster).values() if e.state == "Releasing" and nominee_of(e) == owner_of(entry)]
+    return [
+        e.uid
+        for e in built.on_cluster(entry.cluster).values()
+        if e.state == "Releasing" and nominee_of(e) == owner_of(entry)
+    ]
 
 
 def state_of(built: Fleet, now: int) -> State:
     clusters = {name: built.clusters[name].view for name in sorted(built.clusters)}
-    return State(clusters, {entry.uid: entry for entry in built.entries()}, built.options, dict(built.preempted_at), now)
+    return State(
+        clusters,
+        {entry.uid: entry for entry in built.entries()},
+        built.options,
+        dict(built.preempted_at),
+        now,
+    )

@@ -1,6 +1,7 @@
-"""Every policy at once on random small worlds, compared with the brute-force program beside this test.
+"""All policies at once on random small worlds, compared with a brute-force program.
 
-A world follows from its number, and a failure names the number; added to `FOUND` it is tried on every run.
+A world follows from its number, and a failure names the number. Numbers in `FOUND` are
+tried on every run.
 """
 
 import pytest
@@ -13,16 +14,25 @@ from tests.scheduler.laws.policies.worlds import random_world
 WORLDS = 800
 # Numbers of worlds that once broke a law.
 FOUND: tuple[int, ...] = (1968, 3355, 20261478)
-# So that processes can share them, and none of the tests takes long.
+# Chunks let processes share the worlds, and keep each test short.
 SHARES = 10
 OF_STEPS = (*lawful.LAWFUL, *kept.KEPT, *complete.COMPLETE, *reasons.REASONS)
 
 
 def broken_laws(number: int) -> list[str]:
-    """Decide a world, and say what is wrong with it."""
+    """Decide a world, and return its violations."""
     outcome = run(random_world(number))
-    found = [f"world {number}: {law.__name__}: {text}" for step in outcome.steps for law in OF_STEPS for text in law(step)]
-    return found + [f"world {number}: {law.__name__}: {text}" for law in asking.QUESTIONS for text in law(outcome)]
+    found = [
+        f"world {number}: {law.__name__}: {text}"
+        for step in outcome.steps
+        for law in OF_STEPS
+        for text in law(step)
+    ]
+    return found + [
+        f"world {number}: {law.__name__}: {text}"
+        for law in asking.QUESTIONS
+        for text in law(outcome)
+    ]
 
 
 @pytest.mark.parametrize("share", range(SHARES))

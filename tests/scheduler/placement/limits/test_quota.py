@@ -1,4 +1,4 @@
-"""Quotas of namespaces (spec/scheduling.md 18.4#5): which pools they leave, and how their use is counted."""
+"""Quotas of namespaces: the pools that they leave, and how their use is counted."""
 
 from collections.abc import Callable
 
@@ -43,25 +43,42 @@ def with_quota(*quotas: Quota) -> SchedulerOptions:
 
 @pytest.mark.parametrize(
     "quota",
-    [Quota("ml", max_nodes=0, class_name="h"), Quota("ml", max_devices=0, class_name="h"), Quota("ml", class_name="h", priority_floor=1)],
+    [
+        Quota("ml", max_nodes=0, class_name="h"),
+        Quota("ml", max_devices=0, class_name="h"),
+        Quota("ml", class_name="h", priority_floor=1),
+    ],
     ids=["maxNodes", "maxDevices", "priorityFloor"],
 )
 @pytest.mark.parametrize("accounting", ["node", "device-safe"])
-def test_18_4_5_a_quota_on_one_class_leaves_the_pools_of_another(quota: Quota, accounting: str) -> None:
-    world = fleet(cluster("a", BIG, SMALL), options=SchedulerOptions(quotas=(quota,), accounting=accounting))
+def test_a_quota_on_one_class_leaves_the_pools_of_another(
+    quota: Quota, accounting: str
+) -> None:
+    world = fleet(
+        cluster("a", BIG, SMALL),
+        options=SchedulerOptions(quotas=(quota,), accounting=accounting),
+    )
     assert pools_of(decided(world, deployment())) == ["small"]
-    assert headroom(world, deployment(), NOW).replicas == {"node": 2, "device-safe": 16}[accounting]
+    assert (
+        headroom(world, deployment(), NOW).replicas
+        == {"node": 2, "device-safe": 16}[accounting]
+    )
 
 
-def test_18_4_5_engines_are_arranged_so_that_the_quota_is_kept() -> None:
+def test_engines_are_arranged_so_that_the_quota_is_kept() -> None:
     """The first engine fits both pools, the second one only the big ones."""
-    world = fleet(cluster("a", BIG, SMALL), options=with_quota(Quota("ml", max_nodes=1, class_name="h")))
+    world = fleet(
+        cluster("a", BIG, SMALL),
+        options=with_quota(Quota("ml", max_nodes=1, class_name="h")),
+    )
     wants = deployment(engine("x"), engine("y", alone(ask(at_least("192Gi")))))
     assert pools_of(decided(world, wants)) == ["small", "big"]
 
 
-def test_18_4_5_a_quota_that_is_used_up_elsewhere_is_told_and_is_not_taken_for_a_full_cluster() -> None:
-    world = fleet(cluster("a", 4), cluster("b", 4), options=with_quota(Quota("ml", max_nodes=1)))
+def test_an_exhausted_quota_is_reported_and_does_not_mark_the_cluster_as_full() -> None:
+    world = fleet(
+        cluster("a", 4), cluster("b", 4), options=with_quota(Quota("ml", max_nodes=1))
+    )
     decision = settled(world, deployment(want=2))
     assert (places(decision), codes(decision)) == (["a/0"], {"Policy": 2})
     assert "2 were over quota (used 1 of 1 nodes, needs 1 more)" in message(decision)
@@ -106,17 +123,27 @@ def remove_its_cluster(world: Fleet) -> None:
         (remove_its_cluster, 1),
     ],
 )
-def test_18_4_5_what_is_used_follows_every_change(change: Callable[[Fleet], None], room: int) -> None:
-    world = fleet(cluster("a", BIG), cluster("b", 4), options=with_quota(Quota("ml", max_nodes=1)))
+def test_the_use_of_a_quota_follows_every_change(
+    change: Callable[[Fleet], None], room: int
+) -> None:
+    world = fleet(
+        cluster("a", BIG), cluster("b", 4), options=with_quota(Quota("ml", max_nodes=1))
+    )
     assert len(decided(world, deployment()).placements) == 1
     change(world)
     assert len(decided(world, deployment()).placements) == room
     assert world.audit() == []
 
 
-def test_18_4_5_what_is_used_follows_the_labels_of_a_cluster() -> None:
-    world = fleet(cluster("a", BIG), cluster("b", 4, labels={"tier": "gold"}), options=with_quota(Quota("ml", -1, 0, {"tier": "gold"})))
-    world.set_options(with_quota(Quota("ml", max_nodes=1, match_labels={"tier": "gold"})))
+def test_the_use_of_a_quota_follows_the_labels_of_a_cluster() -> None:
+    world = fleet(
+        cluster("a", BIG),
+        cluster("b", 4, labels={"tier": "gold"}),
+        options=with_quota(Quota("ml", -1, 0, {"tier": "gold"})),
+    )
+    world.set_options(
+        with_quota(Quota("ml", max_nodes=1, match_labels={"tier": "gold"}))
+    )
     put_one(world)
     assert places(decided(world, deployment(match_labels={"tier": "gold"}))) == ["b/0"]
     world.put_cluster(cluster("a", BIG, labels={"tier": "gold"}))
@@ -124,7 +151,9 @@ def test_18_4_5_what_is_used_follows_the_labels_of_a_cluster() -> None:
     assert world.audit() == []
 
 
-def test_18_4_5_what_is_used_is_counted_anew_after_more_changes_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_use_of_a_quota_is_recounted_when_the_log_was_trimmed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(change_log, "_LENGTH_MAX", 3)
     world = fleet(cluster("a", 20), options=with_quota(Quota("ml", max_nodes=8)))
     for number in range(7):
@@ -133,11 +162,13 @@ def test_18_4_5_what_is_used_is_counted_anew_after_more_changes_than_are_kept(mo
     assert world.audit() == []
 
 
-def test_18_4_5_a_decision_does_not_count_the_replicas_of_its_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_does_not_count_the_replicas_of_its_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     counted = 0
     real = quota_usage.amount_of
 
-    def counting(*arguments: object) -> quota_usage.Amount:
+    def counting(*arguments: object) -> quota_usage.QuotaAmount:
         nonlocal counted
         counted += 1
         return real(*arguments)  # type: ignore[arg-type]
@@ -146,7 +177,11 @@ def test_18_4_5_a_decision_does_not_count_the_replicas_of_its_namespace(monkeypa
     work = []
     for number in (10, 100):
         world = fleet(cluster("a", 200), options=with_quota(Quota("ml", max_nodes=150)))
-        put_replicas(world, deployment(name="many", want=number), *(f"a/{index}" for index in range(number)))
+        put_replicas(
+            world,
+            deployment(name="many", want=number),
+            *(f"a/{index}" for index in range(number)),
+        )
         decided(world, deployment(), request_id="first")
         counted = 0
         assert len(decided(world, deployment()).placements) == 1
@@ -154,38 +189,54 @@ def test_18_4_5_a_decision_does_not_count_the_replicas_of_its_namespace(monkeypa
     assert work[0] == work[1]
 
 
-def test_18_4_5_requests_of_a_batch_see_what_those_before_them_use() -> None:
+def test_requests_of_a_batch_see_the_use_of_earlier_ones() -> None:
     world = fleet(cluster("a", 8), options=with_quota(Quota("ml", max_nodes=3)))
-    asked = [ScheduleRequest(name, deployment(name=name, want=2)) for name in ("x", "y")]
-    assert [len(decision.placements) for decision in decide(world, asked, NOW)] == [2, 1]
+    asked = [
+        ScheduleRequest(name, deployment(name=name, want=2)) for name in ("x", "y")
+    ]
+    assert [len(decision.placements) for decision in decide(world, asked, NOW)] == [
+        2,
+        1,
+    ]
 
 
-def test_18_4_5_what_leaves_for_a_deployment_is_its_own_to_use() -> None:
-    """Its releasing replica still counts for the others of its namespace."""
+def test_a_deployment_may_use_the_quota_of_its_leaving_replicas() -> None:
+    """Its releasing replica still counts for other deployments of its namespace."""
     world = fleet(cluster("a", 4), options=with_quota(Quota("ml", max_nodes=1)))
     put_replicas(world, deployment(), "a/0", pools="p", state="Releasing")
     assert places(decided(world, deployment(name="other"))) == []
     assert places(settled(world, deployment())) == ["a/1"]
     finish_releases(world)
     bind_all(world)
-    assert (world.audit(), places(decided(world, deployment(want=2), request_id="2"))) == ([], ["a/1"])
+    assert (
+        world.audit(),
+        places(decided(world, deployment(want=2), request_id="2")),
+    ) == ([], ["a/1"])
 
 
-def test_18_4_5_victims_in_two_namespaces_give_back_what_they_use_of_this_quota_alone() -> None:
+def test_victims_in_two_namespaces_give_back_only_the_use_of_this_quota() -> None:
     world = fleet(cluster("a", 2), options=with_quota(Quota("ml", max_nodes=1)))
     put_replicas(world, deployment(name="x", namespace="other"), "a/0")
     put_replicas(world, deployment(name="y"), "a/1")
     policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
     decision = decided(world, deployment(want=1, name="hi", policy=policy))
-    assert [(victim.namespace, victim.deployment) for victim in decision.victims] == [("ml", "y")]
+    assert [(victim.namespace, victim.deployment) for victim in decision.victims] == [
+        ("ml", "y")
+    ]
 
 
-def test_18_2_1_a_full_cluster_is_not_taken_for_one_that_a_quota_refuses() -> None:
+def test_a_full_cluster_is_not_reported_as_over_quota() -> None:
     world = fleet(cluster("a", 1), options=with_quota(Quota("ml", max_nodes=5)))
     put_replicas(world, deployment(name="x"), "a/0")
     assert codes(decided(world, deployment())) == {"InsufficientNodes": 1}
 
 
-def test_18_4_5_what_is_placed_on_one_cluster_uses_the_quota_on_all_of_them() -> None:
-    world = fleet(cluster("a", 2), cluster("b", 2), options=SchedulerOptions(quotas=(Quota("ml", max_nodes=1),), profile="balanced"))
+def test_a_placement_on_one_cluster_uses_the_quota_on_all_clusters() -> None:
+    world = fleet(
+        cluster("a", 2),
+        cluster("b", 2),
+        options=SchedulerOptions(
+            quotas=(Quota("ml", max_nodes=1),), profile="balanced"
+        ),
+    )
     assert len(decided(world, deployment(want=2)).placements) == 1
