@@ -1,7 +1,10 @@
-"""The workflows: a package per kind (InferenceClass is one module), with its state and the order of its steps.
+"""The workflows: a package per kind (InferenceClass is one module).
 
-`entity/` is what the kinds share, `registry` lists them with their sandbox, and `runner` is the guard that workers run them behind.
+Each package has the state of its kind and the order of its steps. The kinds share
+`entity/`. `registry` lists the workflows with their sandbox, and `runner` guards it in
+workers.
 
-No I/O, no wall clock, no randomness of its own: calls to outside systems are activities, long computations are local activities. Nothing
-here imports a cloud, Kubernetes or Helm SDK.
+Workflow code does no I/O, and has no wall clock and no other source of randomness.
+Calls to outside systems are activities, and long computations are local activities.
+Nothing here imports a cloud, Kubernetes or Helm SDK.
 """

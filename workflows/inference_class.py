@@ -1,6 +1,7 @@
 """InferenceClass: a tested recipe for one node shape.
 
-It holds a spec and knows which clusters use it: clusters register, and it reports every change to them. A class in use cannot be deleted.
+It holds a spec and knows the clusters that use it. Clusters register, and the class
+reports every change to them. A class in use cannot be deleted.
 """
 
 from typing import Any
@@ -11,8 +12,13 @@ from temporalio import workflow
 from api_types.messages.delivery import entity
 from api_types.messages.entities import ClassChanged, ClassUse
 from api_types.messages.scheduling import Forget, ReportClass, Resync
-from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, InferenceClassSignals, InferenceClusterSignals
-from api_types.messages.versions import Version
+from api_types.messages.signals import (
+    FLEET_SCHEDULER,
+    FleetSchedulerSignals,
+    InferenceClassSignals,
+    InferenceClusterSignals,
+)
+from api_types.messages.versions import MessageVersion
 from api_types.prices import UNPRICED, price_milli
 from workflows.entity.calls.sending import broadcast, send_all
 from workflows.entity.conditions import FALSE, TRUE
@@ -24,28 +30,34 @@ from workflows.entity.state import EntityState
 
 
 class ClassState(EntityState):
-    """What a class carries. Where a field has an alias, that is its name in the JSON of every release so far.
+    """The state of a class.
 
     Attributes:
-        clusters: those that use this class. `registrations`: the last one of each cluster.
-        reported_generation, reported_price: what was last reported to scheduler and clusters.
-        unanswered: clusters that registered and got no report yet.
-        epoch: that of the scheduler to which the last report went; `repeat_to_scheduler`: it gets the last report again.
+        clusters: the clusters that use this class.
+        registrations: the last registration of each cluster.
+        reported_generation, reported_price: the values in the last report to scheduler
+            and clusters.
+        unanswered: clusters that registered and received no report yet.
+        epoch: the epoch of the scheduler that received the last report.
+        repeat_to_scheduler: whether the scheduler receives the last report again.
 
     """
 
     clusters: list[str] = Field(default_factory=list)
-    registrations: dict[str, Version] = Field(default_factory=dict)
-    reported_generation: int = Field(default=0, alias="told")
-    reported_price: int = Field(default=UNPRICED, alias="toldPrice")
-    unanswered: list[str] = Field(default_factory=list, alias="answer")
+    registrations: dict[str, MessageVersion] = Field(default_factory=dict)
+    reported_generation: int = 0
+    reported_price: int = UNPRICED
+    unanswered: list[str] = Field(default_factory=list)
     epoch: int = 0
     repeat_to_scheduler: bool = False
 
 
 @workflow.defn(name="InferenceClass")
 class InferenceClassWorkflow(Entity[ClassState]):
-    """Workflow id inferenceclass/<name>; ends when it is deleted and no cluster uses it."""
+    """Workflow id inferenceclass/<name>.
+
+    It ends when the class is deleted and no cluster uses it.
+    """
 
     kind = "InferenceClass"
 
@@ -59,15 +71,21 @@ class InferenceClassWorkflow(Entity[ClassState]):
         del arguments
         await self.run_until_deleted()
 
-    # --- messages -----------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(InferenceClassSignals.CLASS_USED)
     def class_used(self, message: ClassUse) -> None:
-        """Record that a cluster uses this class, or no longer does."""
-        if not is_newest(self.state.registrations, message.cluster, message.uid, message.sequence):
+        """Record whether a cluster uses this class."""
+        if not is_newest(
+            self.state.registrations, message.cluster, message.uid, message.sequence
+        ):
             return
-        others = [cluster for cluster in self.state.clusters if cluster != message.cluster]
-        self.state.clusters = sorted([*others, message.cluster]) if message.used else others
+        others = [
+            cluster for cluster in self.state.clusters if cluster != message.cluster
+        ]
+        self.state.clusters = (
+            sorted([*others, message.cluster]) if message.used else others
+        )
         drop_ended(self.state.registrations, self.state.clusters)
         if message.used and message.cluster not in self.state.unanswered:
             self.state.unanswered.append(message.cluster)
@@ -75,9 +93,11 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     @handles(InferenceClassSignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
-        """Report again: to a scheduler that lost its state, or to all."""
+        """Report again: to a scheduler that lost its state, or to all receivers."""
         if message is None:
-            self.state.reported_generation = min(self.state.reported_generation, self.state.generation - 1)
+            self.state.reported_generation = min(
+                self.state.reported_generation, self.state.generation - 1
+            )
             self.context.requeue()
         elif message.epoch != self.state.epoch:
             # The report carries the greater epoch to a scheduler that has a smaller one.
@@ -87,22 +107,25 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
     @workflow.query
     def account(self) -> dict[str, Any]:
-        """Give what the scheduler keeps of a class."""
+        """Return the account of this class for the scheduler."""
         return self.report().wire()
 
-    # --- one pass -----------------------------------------------------------------------------------------------------------------
+    # One pass
 
     def receivers(self) -> list[str]:
-        """Name the scheduler. Clusters find out by themselves whether this class still knows them."""
+        """Return the scheduler.
+
+        Clusters check by themselves whether this class knows them.
+        """
         return [FLEET_SCHEDULER.workflow_id]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
-        """Report to a scheduler that was started anew."""
+        """Report to a restarted scheduler."""
         if workflow_ids:
             self.state.repeat_to_scheduler = True
 
     async def reconcile(self) -> bool:
-        """Report what changed; when deleted, wait until no cluster uses the class."""
+        """Report changes. During a deletion, wait until no cluster uses the class."""
         if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
@@ -114,57 +137,94 @@ class InferenceClassWorkflow(Entity[ClassState]):
         return False
 
     def waits_for_users(self) -> bool:
-        """Whether clusters use the class."""
+        """Return whether clusters use the class."""
         return bool(self.state.clusters) and not self.state.forced
 
     async def tear_down(self) -> bool:
-        """Wait until no cluster uses the class, then report that to the scheduler. True when it is gone."""
+        """Wait until no cluster uses the class, then report the deletion.
+
+        Return True when the class is gone.
+        """
         if self.waits_for_users():
             clusters = ", ".join(self.state.clusters)
-            self.context.set_condition("Deleting", FALSE, "InUse", f"used by InferenceCluster {clusters}; remove it from their node pools")
+            self.context.set_condition(
+                "Deleting",
+                FALSE,
+                "InUse",
+                f"used by InferenceCluster {clusters}; remove it from their node pools",
+            )
             await self.report_to_clusters(self.state.unanswered)
             return False
         forget = Forget(kind=self.kind, name=self.name, uid=self.state.uid)
-        await self.context.signal_recorded(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
+        await self.context.signal_recorded(
+            FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget
+        )
         return True
 
-    # --- reports ------------------------------------------------------------------------------------------------------------------
+    # Reports
 
     async def report_changes(self) -> None:
-        """Report a new generation to all, a new price to clusters, and to those that registered what they do not know yet."""
+        """Report a new generation or price, and answer new clusters.
+
+        All receivers get a new generation, and clusters get a new price.
+        """
         new_generation = self.state.reported_generation < self.state.generation
         # The price is an annotation, and annotations make no new generation.
         new_price = self.state.reported_price != self._price()
-        self.state.reported_generation = max(self.state.generation, self.state.reported_generation)
+        self.state.reported_generation = max(
+            self.state.generation, self.state.reported_generation
+        )
         self.state.reported_price = self._price()
         if new_generation or self.state.repeat_to_scheduler:
             self.state.repeat_to_scheduler = False
-            await self.context.signal(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLASS, self.report())
+            await self.context.signal(
+                FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLASS, self.report()
+            )
         if new_generation and self.state.observed_generation == 0:
             await self.announce()
         else:
-            await self.report_to_clusters(self.state.clusters if new_generation or new_price else self.state.unanswered)
+            await self.report_to_clusters(
+                self.state.clusters
+                if new_generation or new_price
+                else self.state.unanswered
+            )
 
     def report(self) -> ReportClass:
-        """Give what the scheduler must know."""
-        return ReportClass(name=self.name, generation=self.state.generation, epoch=self.state.epoch, spec=self.state.spec)
+        """Return the report for the scheduler."""
+        return ReportClass(
+            name=self.name,
+            generation=self.state.generation,
+            epoch=self.state.epoch,
+            spec=self.state.spec,
+        )
 
     async def report_to_clusters(self, clusters: list[str]) -> None:
-        """Report the class to some clusters."""
         if not clusters or self.state.spec is None:
             return
-        self.state.unanswered = [cluster for cluster in self.state.unanswered if cluster not in clusters]
+        self.state.unanswered = [
+            cluster for cluster in self.state.unanswered if cluster not in clusters
+        ]
         report = self._cluster_report()
         refs = [entity(InferenceClusterSignals, "", cluster) for cluster in clusters]
-        requests = [InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs]
+        requests = [
+            InferenceClusterSignals.CLASS_CHANGED.request(ref, report) for ref in refs
+        ]
         missing = await send_all(requests, f"report this class to {len(refs)} clusters")
-        # One that was terminated could not unregister; it registers again when it is applied again.
+        # A terminated cluster could not unregister. It registers again when it is
+        # applied again.
         gone = {workflow_id.rpartition("/")[2] for workflow_id in missing}
-        self.state.clusters = [cluster for cluster in self.state.clusters if cluster not in gone]
+        self.state.clusters = [
+            cluster for cluster in self.state.clusters if cluster not in gone
+        ]
 
     async def announce(self) -> None:
-        """Tell every cluster that this class exists now: one that waits for it could not register before."""
-        created = InferenceClusterSignals.CLASS_CHANGED.broadcast(self._cluster_report(), InferenceClusterSignals)
+        """Report to every cluster that this class exists now.
+
+        A cluster that waits for it could not register before.
+        """
+        created = InferenceClusterSignals.CLASS_CHANGED.broadcast(
+            self._cluster_report(), InferenceClusterSignals
+        )
         await broadcast(created, "report to all clusters that this class exists")
 
     def _cluster_report(self) -> ClassChanged:
@@ -180,8 +240,8 @@ class InferenceClassWorkflow(Entity[ClassState]):
     def _price(self) -> int:
         return price_milli(self.state.annotations)
 
-    # --- status -------------------------------------------------------------------------------------------------------------------
+    # Status
 
     def status(self) -> dict[str, Any]:
-        """Show which clusters use the class."""
+        """Return the clusters that use the class."""
         return {"clusters": self.state.clusters} if self.state.clusters else {}

@@ -1,7 +1,8 @@
-"""ModelEndpoint: an endpoint that a user wrote, such as that of a provider.
+"""ModelEndpoint: an endpoint that a user created, for example of a provider.
 
-Its backend is applied on the control cluster and it is reported to the EndpointDirectory of its namespace, as that of a ModelReplica is.
-Before the backend is removed, because of a deletion or of a URL that cannot be used any more, no route has it.
+Its backend is applied on the control cluster, and the EndpointDirectory of its
+namespace publishes it, as for a ModelReplica. After a deletion, or with an unusable
+URL, the backend is removed only when no route has it.
 """
 
 from typing import Any
@@ -37,7 +38,7 @@ from workflows.entity.state import EntityState
 
 
 class EndpointState(EntityState):
-    """The state of an endpoint: what is known of the gateway, and how far it is published."""
+    """The state of an endpoint: the gateway, and the progress of its publication."""
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
     endpoint: PublishedEndpoint = Field(default_factory=PublishedEndpoint)
@@ -45,7 +46,10 @@ class EndpointState(EntityState):
 
 @workflow.defn(name="ModelEndpoint")
 class ModelEndpointWorkflow(Entity[EndpointState]):
-    """Workflow id modelendpoint/<namespace>/<name>; ends when it is deleted, no route has it and its backend is gone."""
+    """Workflow id modelendpoint/<namespace>/<name>.
+
+    It ends when the endpoint is deleted, no route has it and its backend is gone.
+    """
 
     kind = "ModelEndpoint"
 
@@ -53,7 +57,9 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(read_carried(arguments, EndpointState) or EndpointState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelEndpoint")
-        self.publication = EndpointPublication(self.context, self.state.endpoint, "ModelEndpoint", workflow.patched)
+        self.publication = EndpointPublication(
+            self.context, self.state.endpoint, "ModelEndpoint"
+        )
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -61,7 +67,7 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         del arguments
         await self.run_until_deleted()
 
-    # --- messages -----------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(ModelEndpointSignals.GATEWAY_CHANGED)
     def gateway_changed(self, message: GatewayChanged) -> None:
@@ -70,13 +76,13 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
 
     @handles(ModelEndpointSignals.ENDPOINT_WITHDRAWN)
     def endpoint_withdrawn(self, message: EndpointWithdrawn) -> None:
-        """Store that no route has this endpoint any more."""
+        """Record that no route has this endpoint any more."""
         if self.publication.record_withdrawn(message):
             self.context.requeue()
 
     @handles(ModelEndpointSignals.CONTROL_OBSERVED)
     def control_observed(self, message: ControlObserved) -> None:
-        """Store what the watch of the control cluster saw of the backend."""
+        """Store the backend that the watch of the control cluster observed."""
         if self.publication.record_observed(message, self.state.gateway.version.uid):
             self.context.requeue()
 
@@ -89,11 +95,11 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
 
     @workflow.query
     def endpoint_report(self) -> dict[str, Any] | None:
-        """Give what this endpoint reports to the directory of its namespace."""
+        """Return the report of this endpoint to the directory of its namespace."""
         report = self.publication.report()
         return report.wire() if report else None
 
-    # --- hooks of the entity ------------------------------------------------------------------------------------------------------
+    # Hooks of the entity
 
     def on_manifest_changed(self, *, new_generation: bool) -> None:
         """Make the next attempt at once: a new spec may help."""
@@ -106,29 +112,29 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         self.gateway.retry()
 
     def receivers(self) -> list[str]:
-        """Name the directory and the gateway, where they know of this endpoint."""
+        """Return the directory and the gateway, if they know this endpoint."""
         return [*self.publication.receivers(), *self.gateway.registered_at()]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
-        """Report again to those that were started anew."""
+        """Report again to restarted receivers."""
         if any(each in workflow_ids for each in self.publication.receivers()):
             self.publication.report_again()
         self.gateway.register_again(workflow_ids)
 
     def status(self) -> dict[str, Any]:
-        """Show the backend."""
+        """Return the backend."""
         applied = self.state.endpoint.applied
         return {"routing": {"backendName": applied.backend}} if applied else {}
 
-    # --- one pass -----------------------------------------------------------------------------------------------------------------
+    # One pass
 
     async def reconcile(self) -> bool:
-        """Publish the endpoint; or withdraw it, because it is deleted or its URL cannot be used."""
+        """Publish the endpoint. Withdraw it if it is deleted or its URL is unusable."""
         if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
             return False
-        # A spec that comes while this pass waits is judged by the next one.
+        # The next pass checks a spec that arrives during this one.
         generation = self.state.generation
         await self.gateway.follow()
         problems = self.problems()
@@ -156,59 +162,95 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
             await self.carry_out(orders)
 
     async def carry_out(self, orders: list[EndpointOrder]) -> None:
-        """Carry orders out, and record what came of them."""
+        """Carry out orders, and record their results."""
         for order in orders:
             match order:
                 case ReportOrder(signal):
                     await self.context.send(signal, recorded=True)
                 case ApplyBackendOrder(request):
-                    options = activity_options.on_cluster(activity_options.APPLY, f"apply the backend of {self.title}")
+                    options = activity_options.on_cluster(
+                        activity_options.APPLY, f"apply the backend of {self.title}"
+                    )
                     try:
-                        applied = await workflow.execute_activity_method(RoutingActivities.apply_endpoint_backend, request, **options)
+                        applied = await workflow.execute_activity_method(
+                            RoutingActivities.apply_endpoint_backend, request, **options
+                        )
                     except ActivityError as error:
                         self.publication.failed(failure_of(error))
                     else:
                         self.publication.applied(order, applied)
                 case RemoveBackendOrder(request):
-                    options = activity_options.on_cluster(activity_options.APPLY, f"remove the backend of {self.title}")
+                    options = activity_options.on_cluster(
+                        activity_options.APPLY, f"remove the backend of {self.title}"
+                    )
                     try:
-                        await workflow.execute_activity_method(RoutingActivities.remove_endpoint_backend, request, **options)
+                        await workflow.execute_activity_method(
+                            RoutingActivities.remove_endpoint_backend,
+                            request,
+                            **options,
+                        )
                     except ActivityError as error:
                         self.publication.failed(failure_of(error))
                     else:
                         self.publication.removed()
 
-    # --- conditions ---------------------------------------------------------------------------------------------------------------
+    # Conditions
 
     def problems(self) -> list[str]:
-        """Say why the spec cannot be used in a route."""
+        """Return why routes cannot use the spec."""
         spec, known = self.state.spec or {}, self.state.gateway.known
         url = read_url(spec["url"])
-        # Before a worker has said what is denied, nothing is: what earlier versions published stays until then.
-        denied = () if known is None or known.denied_cidrs is None else address_problems(url, known.denied_cidrs)
-        found = [f"Invalid spec.url: {masked(spec['url'])}: {problem}" for problem in (*url.problems, *denied)]
+        # Until a worker has reported the denied networks, none is denied. Endpoints
+        # that earlier versions published stay until then.
+        denied = (
+            ()
+            if known is None or known.denied_cidrs is None
+            else address_problems(url, known.denied_cidrs)
+        )
+        found = [
+            f"Invalid spec.url: {masked(spec['url'])}: {problem}"
+            for problem in (*url.problems, *denied)
+        ]
         path = spec.get("rewritePath")
         if path is not None:
-            found += [f"Invalid spec.rewritePath: {path}: {problem}" for problem in rewrite_path_problems(path)]
+            found += [
+                f"Invalid spec.rewritePath: {path}: {problem}"
+                for problem in rewrite_path_problems(path)
+            ]
         return found
 
     def routing_ready(self, problems: list[str]) -> Verdict:
-        """Say whether services can route this endpoint."""
+        """Return the RoutingReady condition: whether services can route the endpoint."""
         published, gateway = self.state.endpoint, self.state.gateway
         if problems:
             return Verdict(FALSE, "InvalidURL", "; ".join(problems))
         if published.failure.type == "InvalidInput":
             return Verdict(FALSE, "InvalidURL", published.failure.message)
         if published.failure.type:
-            return Verdict(FALSE, "WaitingForBackend", f"{published.failure.type}: {published.failure.message}")
+            return Verdict(
+                FALSE,
+                "WaitingForBackend",
+                f"{published.failure.type}: {published.failure.message}",
+            )
         if published.applied is None:
-            return Verdict(FALSE, "WaitingForBackend", gateway.problem or "the backend is not applied yet")
-        return Verdict(TRUE, "BackendConfigured", f"Service {self.namespace}/{published.applied.backend}")
+            return Verdict(
+                FALSE,
+                "WaitingForBackend",
+                gateway.problem or "the backend is not applied yet",
+            )
+        return Verdict(
+            TRUE,
+            "BackendConfigured",
+            f"Service {self.namespace}/{published.applied.backend}",
+        )
 
-    # --- teardown -----------------------------------------------------------------------------------------------------------------
+    # Teardown
 
     async def tear_down(self) -> bool:
-        """Withdraw the endpoint, wait until no route has it, remove its backend. True when it is gone."""
+        """Withdraw the endpoint, wait for the routes, and remove its backend.
+
+        Return True when it is gone.
+        """
         published = self.state.endpoint
         for kind in ("RoutingReady", "Ready"):
             self.context.set_condition(kind, FALSE, "Deleting")
@@ -230,10 +272,16 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         if not self.state.endpoint.backend_started:
             return True
         if self.state.forced and self.state.endpoint.failure.type:
-            self.publication.abandon(f"the teardown was forced; {self.state.endpoint.failure.type}")
+            self.publication.abandon(
+                f"the teardown was forced; {self.state.endpoint.failure.type}"
+            )
             return True
         failure = self.state.endpoint.failure
-        self._wait(f"its backend remains: {failure.type}: {failure.message}" if failure.type else "the gateway follows its routes")
+        self._wait(
+            f"its backend remains: {failure.type}: {failure.message}"
+            if failure.type
+            else "the gateway follows its routes"
+        )
         return False
 
     def _wait(self, what: str) -> None:

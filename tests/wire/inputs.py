@@ -1,4 +1,4 @@
-"""What any client may send in place of a message, whatever handler it is for."""
+"""Inputs that a client may send in place of a message, for all handlers."""
 
 import json
 import types
@@ -11,7 +11,8 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 JSON = {"encoding": b"json/plain"}
-# With the name and the metadata of a signal this is just what the server takes.
+# With the name and the metadata of a signal this is the largest input that the server
+# accepts.
 LARGEST = 2 * 1024 * 1024 - 20_000
 LONG_ID_MAX = 100_000
 FAR_FUTURE = 2**62
@@ -28,18 +29,31 @@ def value(tree: Any) -> RawValue:
 
 
 def with_fields(model: Any, give: Callable[[Any], Any]) -> dict[str, Any]:
-    """A message with a value for each field for which one is given."""
-    fields = model.model_fields if isinstance(model, type) and issubclass(model, BaseModel) else {}
-    given = {field.alias or name: give(field.annotation) for name, field in fields.items()}
+    """Return a message with the given values for fields."""
+    fields = (
+        model.model_fields
+        if isinstance(model, type) and issubclass(model, BaseModel)
+        else {}
+    )
+    given = {
+        field.alias or name: give(field.annotation) for name, field in fields.items()
+    }
     return {name: each for name, each in given.items() if each is not None}
 
 
 def of_kind(kind: type, instead: Any) -> Callable[[Any], Any]:
-    """Give this for fields of a kind, and for such fields of the messages within."""
+    """Set this value in all fields of a kind, also in inner messages."""
 
     def give(annotation: Any) -> Any:
         if get_origin(annotation) in (Union, types.UnionType):
-            return next((found for part in get_args(annotation) if (found := give(part)) is not None), None)
+            return next(
+                (
+                    found
+                    for part in get_args(annotation)
+                    if (found := give(part)) is not None
+                ),
+                None,
+            )
         if isinstance(annotation, type) and issubclass(annotation, BaseModel):
             return with_fields(annotation, give) or None
         return instead if annotation is kind else None
@@ -48,7 +62,9 @@ def of_kind(kind: type, instead: Any) -> Callable[[Any], Any]:
 
 
 def long_ids(model: Any) -> Any:
-    """A message with a long text in each field of that kind, as long as a server takes all of them."""
+    """Return a message with long texts in all fields of a kind, within the server's
+    limit.
+    """
     texts = json.dumps(with_fields(model, of_kind(str, "x"))).count('"x"')
     text = "x" * min(LONG_ID_MAX, LARGEST // 2 // max(texts, 1))
     return with_fields(model, of_kind(str, text)) or text
@@ -68,12 +84,13 @@ def with_unknown_fields(fields: dict[str, Any]) -> bytes:
     return f"{json.dumps(fields)[:-1]}, {_unknown_fields()}}}".encode()
 
 
-# Megabytes each. A server takes 50 MiB of them per run of a workflow, so on a real one only one handler of each gets them.
+# Inputs of megabytes. A server accepts 50 MiB per run of a workflow, so on a real
+# server each goes to one handler only.
 LARGE = ("unknown fields", "2 MiB")
 
 
 def bad_inputs(model: Any) -> dict[str, list[RawValue]]:
-    """Arguments that are not this message, by what is wrong with them."""
+    """Return arguments that are not this message, by the mistake in them."""
     wrong = with_fields(model, nonsense)
     return {
         "no input": [],
@@ -87,18 +104,47 @@ def bad_inputs(model: Any) -> dict[str, list[RawValue]]:
         "bytes": [raw(b"\x00\xff\xfe", {"encoding": b"binary/plain"})],
         "an unknown encoding": [raw(b"data", {"encoding": b"of/none"})],
         "no encoding": [raw(b"{}", {})],
-        "encrypted, without the key": [raw(b"\x01" * 40, {"encoding": b"binary/encrypted", "encryption-key-id": b"lost"})],
-        "marked as unreadable": [raw(b"", {"encoding": b"modelplane/unreadable", "problem": b"p" * 50_000})],
-        "protobuf that is none": [raw(b"\xff\xff\xff", {"encoding": b"binary/protobuf", "messageType": b"temporal.api.common.v1.Payload"})],
+        "encrypted, without the key": [
+            raw(
+                b"\x01" * 40,
+                {"encoding": b"binary/encrypted", "encryption-key-id": b"lost"},
+            )
+        ],
+        "marked as unreadable": [
+            raw(b"", {"encoding": b"modelplane/unreadable", "problem": b"p" * 50_000})
+        ],
+        "protobuf that is none": [
+            raw(
+                b"\xff\xff\xff",
+                {
+                    "encoding": b"binary/protobuf",
+                    "messageType": b"temporal.api.common.v1.Payload",
+                },
+            )
+        ],
         "JSON cut off": [raw(b'{"requestId": "a", "man')],
         "invalid UTF-8": [raw(b'{"requestId": "\xff\xfe"}')],
         "a lone surrogate": [raw(b'{"requestId": "\\ud800", "uid": "\\udfff"}')],
-        "NaN": [raw(b'{"requestId": NaN, "sequence": Infinity, "manifest": -Infinity, "any": NaN}')],
-        "a number without end": [raw(b'{"requestId": 1e999, "sequence": 1e999, "generation": ' + b"9" * 5000 + b"}")],
+        "NaN": [
+            raw(
+                b'{"requestId": NaN, "sequence": Infinity, "manifest": -Infinity, "any": NaN}'
+            )
+        ],
+        "a number without end": [
+            raw(
+                b'{"requestId": 1e999, "sequence": 1e999, "generation": '
+                + b"9" * 5000
+                + b"}"
+            )
+        ],
         "nested": [raw(b'{"manifest": ' + b"[" * DEPTH + b"]" * DEPTH + b"}")],
         "nested less": [raw(b'{"manifest": ' + b'{"a":' * 100 + b"1" + b"}" * 101)],
-        "unknown fields": [raw(with_unknown_fields(wrong)) if wrong else value([0] * UNKNOWN_FIELDS)],
+        "unknown fields": [
+            raw(with_unknown_fields(wrong)) if wrong else value([0] * UNKNOWN_FIELDS)
+        ],
         "a long id": [value(long_ids(model))],
-        "the far future": [value(with_fields(model, of_kind(int, FAR_FUTURE)) or FAR_FUTURE)],
+        "the far future": [
+            value(with_fields(model, of_kind(int, FAR_FUTURE)) or FAR_FUTURE)
+        ],
         "2 MiB": [raw(b'{"requestId": "' + b"x" * LARGEST + b'"}')],
     }

@@ -1,6 +1,7 @@
-"""Every activity that can be called, with mistakes in its argument: it fails for good, and says why.
+"""Every activity refuses arguments with mistakes for good, and says why.
 
-The activities are those of the workers that users run, by their queues, so one that is added later is called the same without a line here.
+The test takes the activities of all workers by their queues, so it covers new
+activities without a change here.
 """
 
 import asyncio
@@ -29,18 +30,22 @@ pytestmark = pytest.mark.testbed("shared")
 CALLER = "caller"
 PROBLEM_BYTES_MAX = 1200
 BYTES_MAX = 900_000
-# For each activity, of 25: the same code reads the arguments of all, and a campaign makes every mistake with every one.
+# Mistakes per activity, of 25. All activities read arguments with the same code, and a
+# campaign makes every mistake with each of them.
 MISTAKES = 2
-# JSON that may be an order, where nothing is required; the activity itself says what is wrong with it.
+# JSON that may be an order without required fields. The activity itself reports the
+# problem.
 ORDERS = ("a long id", "the far future", "NaN", "nested less", "a number without end")
 
 
 @workflow.defn(name="Caller")
 class Caller:
-    """Calls an activity, and gives how that failed."""
+    """Calls an activity, and returns its failure."""
 
     @workflow.run
-    async def run(self, queue: str, name: str, arguments: list[tuple[dict[str, str], str]]) -> tuple[str, bool, str]:
+    async def run(
+        self, queue: str, name: str, arguments: list[tuple[dict[str, str], str]]
+    ) -> tuple[str, bool, str]:
         try:
             await workflow.execute_activity(
                 name,
@@ -48,7 +53,7 @@ class Caller:
                 task_queue=queue,
                 start_to_close_timeout=timedelta(seconds=60),
                 heartbeat_timeout=timedelta(seconds=60),
-                # As an order of ours, it would be tried for ever.
+                # Temporal would retry an order of the product without end.
                 schedule_to_close_timeout=timedelta(seconds=60),
                 retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1)),
             )
@@ -61,20 +66,35 @@ class Caller:
 
 
 def _payload(metadata: dict[str, str], data: str) -> RawValue:
-    return RawValue(Payload(metadata={key: each.encode() for key, each in metadata.items()}, data=bytes.fromhex(data)))
+    return RawValue(
+        Payload(
+            metadata={key: each.encode() for key, each in metadata.items()},
+            data=bytes.fromhex(data),
+        )
+    )
 
 
 def _written(arguments: list[RawValue]) -> list[tuple[dict[str, str], str]]:
-    """Arguments of the caller that are arguments of what it calls: as text, or it could not read them itself."""
-    return [({key: each.decode() for key, each in raw.payload.metadata.items()}, raw.payload.data.hex()) for raw in arguments]
+    """Encode arguments for the called activity as text, which the calling workflow can
+    read.
+    """
+    return [
+        (
+            {key: each.decode() for key, each in raw.payload.metadata.items()},
+            raw.payload.data.hex(),
+        )
+        for raw in arguments
+    ]
 
 
 def _bytes(arguments: list[RawValue]) -> int:
     return sum(len(raw.payload.data) for raw in arguments)
 
 
-async def call(client: Client, queue: str, name: str, mistake: str, arguments: list[RawValue]) -> tuple[str, bool, str]:
-    """Have an activity called, and give how that failed."""
+async def call(
+    client: Client, queue: str, name: str, mistake: str, arguments: list[RawValue]
+) -> tuple[str, bool, str]:
+    """Call an activity and return its failure."""
     return await client.execute_workflow(
         Caller.run,
         args=[queue, name, _written(arguments)],
@@ -85,21 +105,35 @@ async def call(client: Client, queue: str, name: str, mistake: str, arguments: l
 
 
 @pytest.fixture(scope="module")
-async def workers(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Client, dict[str, Worker]]]:
-    settings = Settings(secrets=SecretSettings(directory=tmp_path_factory.mktemp("secrets") / Path("store")))
+async def workers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[tuple[Client, dict[str, Worker]]]:
+    settings = Settings(
+        secrets=SecretSettings(
+            directory=tmp_path_factory.mktemp("secrets") / Path("store")
+        )
+    )
     async with protocol_server() as client, AsyncExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor())
         served = workers_here(client, settings, threads)
         for worker in served.values():
             await stack.enter_async_context(worker)
         await stack.enter_async_context(
-            Worker(client, task_queue=CALLER, workflows=[Caller], workflow_runner=UnsandboxedWorkflowRunner(), debug_mode=True)
+            Worker(
+                client,
+                task_queue=CALLER,
+                workflows=[Caller],
+                workflow_runner=UnsandboxedWorkflowRunner(),
+                debug_mode=True,
+            )
         )
         yield client, served
 
 
 @pytest.mark.random
-async def test_an_argument_that_cannot_be_read_fails_every_activity_for_good_in_words(workers: tuple[Client, dict[str, Worker]]) -> None:
+async def test_an_argument_that_cannot_be_read_fails_every_activity_for_good_in_words(
+    workers: tuple[Client, dict[str, Worker]],
+) -> None:
     client, served = workers
     called: set[str] = set()
     draw = generator()
@@ -109,22 +143,51 @@ async def test_an_argument_that_cannot_be_read_fails_every_activity_for_good_in_
             continue
         for function in config["activities"]:
             name = str(activity._Definition.must_from_callable(function).name)
-            hints = {key: hint for key, hint in get_type_hints(function).items() if key != "return"}
+            hints = {
+                key: hint
+                for key, hint in get_type_hints(function).items()
+                if key != "return"
+            }
             model = next(iter(hints.values()), None)
             if name in called:
                 continue
             called.add(name)
             mistakes = bad_inputs(model)
-            # What is large already where it is an argument of the caller, and so in hexadecimal, the server does not take.
-            chosen = {mistake: each for mistake, each in mistakes.items() if mistake not in LARGE and _bytes(each) < BYTES_MAX}
+            # The server refuses inputs that are large before the caller encodes them in
+            # hexadecimal.
+            chosen = {
+                mistake: each
+                for mistake, each in mistakes.items()
+                if mistake not in LARGE and _bytes(each) < BYTES_MAX
+            }
             if not hints:
                 del chosen["no input"]
-            chosen = {mistake: chosen[mistake] for mistake in draw.sample(sorted(chosen), min(cases(MISTAKES), len(chosen)))}
-            outcomes = await asyncio.gather(*(call(client, queue, name, mistake, each) for mistake, each in chosen.items()))
-            for mistake, (kind, for_good, message) in zip(chosen, outcomes, strict=True):
-                assert len(message.encode()) <= PROBLEM_BYTES_MAX, (name, mistake, message[:300])
+            chosen = {
+                mistake: chosen[mistake]
+                for mistake in draw.sample(
+                    sorted(chosen), min(cases(MISTAKES), len(chosen))
+                )
+            }
+            outcomes = await asyncio.gather(
+                *(
+                    call(client, queue, name, mistake, each)
+                    for mistake, each in chosen.items()
+                )
+            )
+            for mistake, (kind, for_good, message) in zip(
+                chosen, outcomes, strict=True
+            ):
+                assert len(message.encode()) <= PROBLEM_BYTES_MAX, (
+                    name,
+                    mistake,
+                    message[:300],
+                )
                 if hints and mistake in ORDERS and kind != "InvalidInput":
                     continue
-                assert (kind, for_good) == ("InvalidInput", True), (name, mistake, message[:300])
+                assert (kind, for_good) == ("InvalidInput", True), (
+                    name,
+                    mistake,
+                    message[:300],
+                )
                 assert name in message
     assert called

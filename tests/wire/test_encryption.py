@@ -1,4 +1,6 @@
-"""Encrypted payloads on a real server: what cannot be decrypted stops nothing, and a key that comes or goes undoes nothing."""
+"""Undecryptable payloads stop nothing on a real server, and changes of keys undo
+nothing.
+"""
 
 import asyncio
 import base64
@@ -13,7 +15,12 @@ from typing import Any
 
 import pytest
 from temporalio.api.common.v1 import Payload
-from temporalio.client import Client, WorkflowFailureError, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
 from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
@@ -21,9 +28,16 @@ from temporalio.service import RPCError
 from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
 from api_types.messages.entities import RetryNow, SetSpec
-from api_types.settings import EncryptionSettings, QueueSettings, SecretSettings, Settings, TemporalSettings, WorkerSettings
-from client.temporal.codec import ENCODING
-from client.temporal.connection import connect
+from api_types.settings import (
+    EncryptionSettings,
+    QueueSettings,
+    SecretSettings,
+    Settings,
+    TemporalSettings,
+    WorkerSettings,
+)
+from fleet_client.temporal.codec import ENCODING
+from fleet_client.temporal.connection import connect
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import protocol_server, workers_here
 from tests.workflows.environment.simulated_clusters import a_class
@@ -35,7 +49,7 @@ SHORT = timedelta(seconds=5)
 
 
 class Fleet:
-    """A server, and programs with one set of keys or another."""
+    """A server, and programs with different sets of keys."""
 
     def __init__(self, plain: Client, folder: Path) -> None:
         self.plain = plain
@@ -44,10 +58,16 @@ class Fleet:
             (folder / key).write_text(base64.b64encode(os.urandom(32)).decode())
 
     def settings(self, *keys: str, required: bool = False) -> Settings:
-        """Settings with these keys, the first of which is active."""
+        """Return settings with these keys; the first one is active."""
         return Settings(
-            temporal=TemporalSettings(address=self.plain.service_client.config.target_host),
-            encryption=EncryptionSettings(keys={key: self._folder / key for key in keys}, active_key=keys[0], required=required),
+            temporal=TemporalSettings(
+                address=self.plain.service_client.config.target_host
+            ),
+            encryption=EncryptionSettings(
+                keys={key: self._folder / key for key in keys},
+                active_key=keys[0],
+                required=required,
+            ),
             queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)),
             secrets=SecretSettings(directory=self._folder / "secrets"),
             worker=WorkerSettings(graceful_shutdown_seconds=0),
@@ -55,7 +75,7 @@ class Fleet:
 
     @asynccontextmanager
     async def served(self, *keys: str, required: bool = False) -> AsyncIterator[Client]:
-        """Run the workers that users run, and give a client with the same keys."""
+        """Run the workers of users, and return a client with the same keys."""
         settings = self.settings(*keys, required=required)
         client = await connect(settings)
         with ThreadPoolExecutor() as threads:
@@ -72,8 +92,12 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield Fleet(plain, tmp_path)
 
 
-async def applied(client: Client, name: str, sender: Client | None = None) -> WorkflowHandle[Any, Any]:
-    message = SetSpec(request_id=uuid.uuid4().hex, by="test", manifest=a_class(name)).wire()
+async def applied(
+    client: Client, name: str, sender: Client | None = None
+) -> WorkflowHandle[Any, Any]:
+    message = SetSpec(
+        request_id=uuid.uuid4().hex, by="test", manifest=a_class(name)
+    ).wire()
     started = await (sender or client).start_workflow(
         KIND,
         None,
@@ -95,15 +119,21 @@ async def until(handle: WorkflowHandle[Any, Any], holds: Any) -> Any:
         except (RPCError, WorkflowQueryFailedError):
             return None
 
-    return await eventually(look, lambda seen: seen is not None and holds(seen), what=handle.id)
+    return await eventually(
+        look, lambda seen: seen is not None and holds(seen), what=handle.id
+    )
 
 
 def refusals(seen: Any) -> str:
-    return "; ".join(event["message"] for event in seen["status"].get("events", ()) if event["reason"] == "MalformedMessage")
+    return "; ".join(
+        event["message"]
+        for event in seen["status"].get("events", ())
+        if event["reason"] == "MalformedMessage"
+    )
 
 
 async def sent(plain: Client, workflow_id: str, signal: str) -> Payload:
-    """What the server stored of the first such signal."""
+    """The stored payload of the first such signal."""
     history = await plain.get_workflow_handle(workflow_id).fetch_history()
     payload: Payload
     (payload, *_) = (
@@ -114,24 +144,41 @@ async def sent(plain: Client, workflow_id: str, signal: str) -> Payload:
     return payload
 
 
-async def test_what_was_encrypted_for_one_workflow_is_refused_by_another(fleet: Fleet) -> None:
+async def test_what_was_encrypted_for_one_workflow_is_refused_by_another(
+    fleet: Fleet,
+) -> None:
     async with fleet.served("one") as client:
         await applied(client, "first")
         second = await applied(client, "second")
         stolen = await sent(fleet.plain, "inferenceclass/first", "set_spec")
         assert stolen.metadata["encoding"] == ENCODING
-        await fleet.plain.get_workflow_handle(second.id).signal("set_spec", RawValue(stolen))
+        await fleet.plain.get_workflow_handle(second.id).signal(
+            "set_spec", RawValue(stolen)
+        )
         seen = await until(second, refusals)
         assert "was encrypted for inferenceclass/first" in refusals(seen)
-        # The object itself still takes it, and knows the request.
-        await fleet.plain.get_workflow_handle("inferenceclass/first").signal("set_spec", RawValue(stolen))
-        assert refusals(await client.get_workflow_handle("inferenceclass/first").query("describe")) == ""
+        # The object accepts the signal itself, and knows the request.
+        await fleet.plain.get_workflow_handle("inferenceclass/first").signal(
+            "set_spec", RawValue(stolen)
+        )
+        assert (
+            refusals(
+                await client.get_workflow_handle("inferenceclass/first").query(
+                    "describe"
+                )
+            )
+            == ""
+        )
 
 
-async def test_where_encryption_is_required_plain_messages_are_refused_and_what_is_stored_is_read(fleet: Fleet) -> None:
+async def test_where_encryption_is_required_plain_messages_are_refused_and_what_is_stored_is_read(
+    fleet: Fleet,
+) -> None:
     async with fleet.served("one") as client:
-        # Not encrypted: it is switched on while objects live.
-        early = fleet.plain.get_workflow_handle((await applied(client, "early", sender=fleet.plain)).id)
+        # Not encrypted: encryption is switched on while objects live.
+        early = fleet.plain.get_workflow_handle(
+            (await applied(client, "early", sender=fleet.plain)).id
+        )
     async with fleet.served("one", required=True) as client:
         handle = client.get_workflow_handle(early.id)
         assert refusals(await until(handle, lambda _: True)) == ""
@@ -141,46 +188,67 @@ async def test_where_encryption_is_required_plain_messages_are_refused_and_what_
         assert "plain" not in seen["appliedRequestIds"]
         await handle.signal("retry_now", RetryNow(request_id="encrypted").wire())
         await until(handle, lambda seen: "encrypted" in seen["appliedRequestIds"])
-        with pytest.raises(WorkflowQueryFailedError, match=r"encryption\.required is set"):
-            await fleet.plain.get_workflow_handle(names.FLEET_SCHEDULER_ID).query("pools", "eu")
-        started = await fleet.plain.start_workflow(KIND, {}, id="inferenceclass/plain", task_queue=queues.WORKFLOWS)
+        with pytest.raises(
+            WorkflowQueryFailedError, match=r"encryption\.required is set"
+        ):
+            await fleet.plain.get_workflow_handle(names.FLEET_SCHEDULER_ID).query(
+                "pools", "eu"
+            )
+        started = await fleet.plain.start_workflow(
+            KIND, {}, id="inferenceclass/plain", task_queue=queues.WORKFLOWS
+        )
         with pytest.raises(WorkflowFailureError) as failed:
             await client.get_workflow_handle(started.id).result()
         assert isinstance(failed.value.cause, ApplicationError)
         assert "encryption.required is set" in failed.value.cause.message
-    # What was refused stays refused for a worker that would read it.
+    # A refused payload stays refused for a worker that could read it.
     async with fleet.served("one") as client:
         seen = await until(client.get_workflow_handle(early.id), refusals)
         assert "plain" not in seen["appliedRequestIds"]
 
 
-async def test_a_message_with_an_unknown_key_is_refused_for_good_and_a_lost_key_is_waited_for(fleet: Fleet) -> None:
+async def test_a_message_with_an_unknown_key_is_refused_for_good_and_a_lost_key_is_waited_for(
+    fleet: Fleet,
+) -> None:
     async with fleet.served("one") as client:
         handle = await applied(client, "h100")
         other = await connect(fleet.settings("two", "one"))
-        await other.get_workflow_handle(handle.id).signal("retry_now", RetryNow(request_id="too-early").wire())
+        await other.get_workflow_handle(handle.id).signal(
+            "retry_now", RetryNow(request_id="too-early").wire()
+        )
         seen = await until(handle, refusals)
         assert "'two', which is not in encryption.keys" in refusals(seen)
-    # The rotation goes on. A worker that can read that message does what was done, and takes the next one.
+    # The rotation goes on. A worker with the key repeats the refusal, and reads the
+    # next payload.
     async with fleet.served("two", "one") as client:
         handle = client.get_workflow_handle(handle.id)
         seen = await until(handle, refusals)
         assert "too-early" not in seen["appliedRequestIds"]
         await handle.signal("retry_now", RetryNow(request_id="in-time").wire())
         await until(handle, lambda seen: "in-time" in seen["appliedRequestIds"])
-    # Without the first key nothing of the object can be read: it waits, and is neither changed nor ended.
+    # Without the first key the object is unreadable. It waits, unchanged and open.
     async with fleet.served("two") as client:
         with pytest.raises((RPCError, WorkflowQueryFailedError)):
-            await client.get_workflow_handle(handle.id).query("describe", rpc_timeout=SHORT)
+            await client.get_workflow_handle(handle.id).query(
+                "describe", rpc_timeout=SHORT
+            )
     async with fleet.served("two", "one") as client:
-        seen = await until(client.get_workflow_handle(handle.id), lambda seen: seen["status"]["phase"] == "Ready")
+        seen = await until(
+            client.get_workflow_handle(handle.id),
+            lambda seen: seen["status"]["phase"] == "Ready",
+        )
         assert {"too-early", "in-time"} & set(seen["appliedRequestIds"]) == {"in-time"}
 
 
-async def test_a_message_that_was_read_or_refused_before_is_judged_anew_when_an_equal_one_comes(fleet: Fleet) -> None:
+async def test_a_message_that_was_read_or_refused_before_is_judged_anew_when_an_equal_one_comes(
+    fleet: Fleet,
+) -> None:
     async with fleet.served("one") as client:
         handle = await applied(client, "again", sender=fleet.plain)
-        plain, message = fleet.plain.get_workflow_handle(handle.id), RetryNow(by="anyone").wire()
+        plain, message = (
+            fleet.plain.get_workflow_handle(handle.id),
+            RetryNow(by="anyone").wire(),
+        )
         await plain.signal("retry_now", message)
         await handle.signal("retry_now", RetryNow(request_id="next").wire())
         await until(handle, lambda seen: "next" in seen["appliedRequestIds"])
@@ -194,7 +262,14 @@ async def test_a_message_that_was_read_or_refused_before_is_judged_anew_when_an_
         await handle.signal("retry_now", RetryNow(request_id="last").wire())
         await until(handle, lambda seen: "last" in seen["appliedRequestIds"])
     async with fleet.served("one") as client:
-        # What was read and what was refused stays so in a replay.
-        await until(client.get_workflow_handle(handle.id), lambda seen: "last" in seen["appliedRequestIds"])
+        # A replay repeats every acceptance and every refusal.
+        await until(
+            client.get_workflow_handle(handle.id),
+            lambda seen: "last" in seen["appliedRequestIds"],
+        )
         seen = await until(client.get_workflow_handle(handle.id), refusals)
-        assert [event["count"] for event in seen["status"]["events"] if event["reason"] == "MalformedMessage"] == [1]
+        assert [
+            event["count"]
+            for event in seen["status"]["events"]
+            if event["reason"] == "MalformedMessage"
+        ] == [1]

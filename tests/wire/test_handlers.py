@@ -1,4 +1,4 @@
-"""Every handler of a signal, with every mistake: it never raises, and refuses in a few words what cannot be its message."""
+"""Every signal handler survives every mistake, and refuses in a few words."""
 
 from collections import Counter
 from typing import Any
@@ -7,16 +7,19 @@ import pytest
 from temporalio import workflow
 
 from api_types.messages.signals import receiver_of, signals_of
-from client.temporal.converter import PayloadConverter
+from fleet_client.temporal.converter import PayloadConverter
 from tests.wire.inputs import bad_inputs
 from workflows.entity.arguments import PROBLEM_BYTES_MAX
 from workflows.registry import WORKFLOWS
 
 NOW = 1_800_000_000.0
 HANDLERS = [
-    (kind, str(name), definition) for kind in WORKFLOWS for name, definition in workflow._Definition.must_from_class(kind).signals.items()
+    (kind, str(name), definition)
+    for kind in WORKFLOWS
+    for name, definition in workflow._Definition.must_from_class(kind).signals.items()
 ]
-# What may be a message all the same: one without fields, or one that only the reader of the inbox reads.
+# Inputs that may be messages: some messages have no fields, and the reader of the inbox
+# reads others later.
 JSON = {
     "no input",
     "null",
@@ -36,7 +39,10 @@ class Reached(Exception):
 
 
 class Stub:
-    """In place of a workflow: nothing of it may be used before the message is read."""
+    """Stands in for the workflow.
+
+    Handlers must not use it before they have read the message.
+    """
 
     def __init__(self) -> None:
         self.refused: list[str] = []
@@ -57,8 +63,14 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "name", "definition"), HANDLERS, ids=[f"{kind.kind}-{name}" for kind, name, _ in HANDLERS])
-def test_what_is_no_message_is_refused_and_never_raises(kind: Any, name: str, definition: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name", "definition"),
+    HANDLERS,
+    ids=[f"{kind.kind}-{name}" for kind, name, _ in HANDLERS],
+)
+def test_what_is_no_message_is_refused_and_never_raises(
+    kind: Any, name: str, definition: Any
+) -> None:
     model = signals_of(receiver_of(kind.kind))[name].message
     for mistake, arguments in bad_inputs(model).items():
         stub = Stub()
@@ -72,10 +84,20 @@ def test_what_is_no_message_is_refused_and_never_raises(kind: Any, name: str, de
 
 
 def test_the_sender_of_a_long_id_or_of_a_number_without_end_is_told_the_field() -> None:
-    (definition,) = (each for kind, name, each in HANDLERS if (kind.kind, name) == ("InferenceClass", "class_wanted"))
+    (definition,) = (
+        each
+        for kind, name, each in HANDLERS
+        if (kind.kind, name) == ("InferenceClass", "class_wanted")
+    )
     for message, words in (
-        ({"cluster": "x" * 100_000}, "cluster: String should have at most 1024 characters"),
-        ({"cluster": "eu", "sequence": 2**62}, f"sequence: Input should be less than or equal to {2**53 - 1}"),
+        (
+            {"cluster": "x" * 100_000},
+            "cluster: String should have at most 1024 characters",
+        ),
+        (
+            {"cluster": "eu", "sequence": 2**62},
+            f"sequence: Input should be less than or equal to {2**53 - 1}",
+        ),
     ):
         stub = Stub()
         definition.fn(stub, message)
@@ -83,4 +105,6 @@ def test_the_sender_of_a_long_id_or_of_a_number_without_end_is_told_the_field() 
         assert said.startswith(words)
     with pytest.raises(Reached):
         # The clock of the sender may be days ahead.
-        definition.fn(Stub(), {"cluster": "eu", "sequence": int((NOW + 10 * 86_400) * 1000)})
+        definition.fn(
+            Stub(), {"cluster": "eu", "sequence": int((NOW + 10 * 86_400) * 1000)}
+        )

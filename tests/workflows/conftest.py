@@ -1,4 +1,7 @@
-"""One control plane for all workflow tests: testbed, worker process, the testbed's clusters applied."""
+"""One control plane for all workflow tests.
+
+The testbed, a worker process, and the testbed's clusters.
+"""
 
 import base64
 import uuid
@@ -19,34 +22,39 @@ from tests.environment.local_hub import LocalHub, local_hub
 from tests.workflows.environment.harness import ControlPlane, a_worker, connected
 from tests.workflows.environment.replaying import replay_all
 
-# How long a cache keeps a volume on a cluster that it no longer chooses.
+# Seconds that a cache keeps a volume on a cluster that it no longer selects.
 EVICT_GRACE_SECONDS = 3
 
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the worker's secrets and log lie."""
+    """Return the folder of the worker's secrets and log."""
     return tmp_path_factory.mktemp("plane")
 
 
 @pytest.fixture(scope="session")
 def store(folder: Path) -> SecretStore:
-    """The worker's secret store."""
     return secret_store(Settings(secrets=SecretSettings(directory=folder / "secrets")))
 
 
 @pytest.fixture(scope="session")
 def hub() -> Iterator[LocalHub]:
-    """The Hugging Face hub of the session."""
     with local_hub() as hub:
         yield hub
 
 
 @pytest.fixture(scope="session")
 async def plane(
-    testbed: Running, kube: Callable[[ClusterRunning], ApiClient], folder: Path, store: SecretStore, hub: LocalHub
+    testbed: Running,
+    kube: Callable[[ClusterRunning], ApiClient],
+    folder: Path,
+    store: SecretStore,
+    hub: LocalHub,
 ) -> AsyncIterator[ControlPlane]:
-    """Testbed, worker and the testbed's clusters, Ready. In the end every run that was made here is replayed."""
+    """Start the testbed and a worker, and wait until the testbed's clusters are Ready.
+
+    At the end, replay every workflow run of the session.
+    """
     await put_secrets(testbed, store)
     began = utc_now()
     settings = {
@@ -55,19 +63,24 @@ async def plane(
         "MODELPLANE_OCI__ALLOW_PLAIN_HTTP": "true",
         "MODELPLANE_OUTBOUND__PRIVATE_ADDRESSES": '["127.0.0.0/8"]',
     }
-    with a_worker(testbed.temporal_address, folder / "secrets", folder / "worker.log", **settings) as worker:
+    with a_worker(
+        testbed.temporal_address, folder / "secrets", folder / "worker.log", **settings
+    ) as worker:
         async with connected(testbed) as client:
             plane = ControlPlane(client, testbed, worker, kube)
             await apply_clusters(plane)
             yield plane
-            # Whatever these tests did to the workflows, the code must be able to replay it.
+            # The code must be able to replay every history that these tests produced.
             await replay_all(client, began, folder)
 
 
 @pytest.fixture
 async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
-    """A namespace of the test's own; what a failed test leaves there is deleted, for nodes are few."""
-    # A test that kills the worker may have failed before it started another.
+    """Create a namespace for the test.
+
+    Delete the remains of a failed test, because nodes are few.
+    """
+    # A test that kills the worker may have failed before it started another one.
     if not plane.worker.is_running():
         plane.worker.start()
     name = f"t-{uuid.uuid4().hex[:8]}"
@@ -76,10 +89,14 @@ async def namespace(plane: ControlPlane) -> AsyncIterator[str]:
 
 
 async def put_secrets(testbed: Running, store: SecretStore) -> None:
-    """Give a worker the credentials of the testbed's clusters."""
+    """Store the credentials of the testbed's clusters for a worker."""
     for document in documents(testbed.manifests / "secrets.yaml"):
         data = {key: base64.b64decode(value) for key, value in document["data"].items()}
-        await store.put(StoredSecret(document["metadata"]["namespace"], document["metadata"]["name"], data))
+        await store.put(
+            StoredSecret(
+                document["metadata"]["namespace"], document["metadata"]["name"], data
+            )
+        )
 
 
 async def apply_clusters(plane: ControlPlane) -> None:

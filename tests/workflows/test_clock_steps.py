@@ -1,11 +1,18 @@
-"""The clock of the server runs days ahead and is corrected. No receiver refuses a message because of that."""
+"""The server's clock runs days ahead and is corrected.
+
+No receiver rejects a message because of that.
+"""
 
 from datetime import timedelta
 
 import pytest
 
 from api_types import names
-from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.simulation.lives.virtual_plane import (
+    VirtualPlane,
+    on_a_virtual_loop,
+    virtual_plane,
+)
 from tests.workflows.environment.harness import a_deployment, condition
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster
 
@@ -16,16 +23,26 @@ TEAM = "ml-team"
 
 async def placed(plane: VirtualPlane, name: str) -> None:
     await plane.apply(a_deployment(name, TEAM))
-    await plane.until("ModelDeployment", name, lambda seen: condition(seen, "ReplicasScheduled") == "True", TEAM)
+    await plane.until(
+        "ModelDeployment",
+        name,
+        lambda seen: condition(seen, "ReplicasScheduled") == "True",
+        TEAM,
+    )
 
 
 async def terminated(plane: VirtualPlane, workflow_id: str) -> None:
     await plane.client.get_workflow_handle(workflow_id).terminate("lost on purpose")
 
 
-@pytest.mark.parametrize("lost", ["", names.FLEET_SCHEDULER_ID, names.workflow_id("InferenceCluster", "", "eu")])
+@pytest.mark.parametrize(
+    "lost",
+    ["", names.FLEET_SCHEDULER_ID, names.workflow_id("InferenceCluster", "", "eu")],
+)
 @on_a_virtual_loop
-async def test_replicas_come_and_go_within_a_minute_after_the_clock_is_set_right(lost: str) -> None:
+async def test_replicas_start_and_end_within_a_minute_after_the_clock_is_corrected(
+    lost: str,
+) -> None:
     async with virtual_plane() as plane:
         clock = plane.world.clock
         await plane.apply(a_class())
@@ -34,7 +51,7 @@ async def test_replicas_come_and_go_within_a_minute_after_the_clock_is_set_right
         clock.step(STEP_SECONDS)
         await placed(plane, "ahead")
         if lost:
-            # Its successor numbers its messages with a time that is days ahead.
+            # The successor numbers its messages with a time that is days ahead.
             await terminated(plane, lost)
             await plane.apply(a_cluster("eu"))
             await placed(plane, "taken-over")

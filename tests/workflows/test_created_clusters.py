@@ -1,6 +1,6 @@
-"""From a manifest to a cluster at a cloud, to a Ready replica there, and back to an empty account: all parts are real but the clouds.
+"""From a manifest to a cluster at a cloud, to a Ready replica there, and back to an empty account.
 
-The numbers are those of spec/provisioning.md 11.
+All parts but the clouds are real.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import pytest
 
 from api_types import labels
 from api_types.messages.entities import RetryNow
-from testbed.clouds.aws.faults import Leftover
+from fakes.aws.faults import VpcLeftover
 from testbed.cluster.control_plane import TOKEN_SECONDS
 from tests.environment.stopped_parts import stopped
 from tests.environment.summary import Summary
@@ -30,33 +30,53 @@ from tests.workflows.environment.harness import Json, a_deployment, message
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.long, pytest.mark.timeout(900)]
 NAMESPACE = "tenant"
-_CONTROL_PLANE = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok", "lws")
+_CONTROL_PLANE = (
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "lws",
+)
 
 
 @pytest.fixture(scope="module")
 async def world(
-    tmp_path_factory: pytest.TempPathFactory, kube: Callable[[Any], Any], pytestconfig: pytest.Config
+    tmp_path_factory: pytest.TempPathFactory,
+    kube: Callable[[Any], Any],
+    pytestconfig: pytest.Config,
 ) -> AsyncIterator[CreatedClusters]:
-    async with created_clusters(tmp_path_factory.mktemp("created"), kube, Summary.of(pytestconfig)) as world:
+    async with created_clusters(
+        tmp_path_factory.mktemp("created"), kube, Summary.of(pytestconfig)
+    ) as world:
         yield world
 
 
 def a_deployment_there(cluster: str) -> Json:
-    """A deployment that may run only on one cluster."""
-    return a_deployment("qwen", NAMESPACE, clusterSelector={"matchLabels": {"tier": cluster}})
+    """Return a deployment that may run only on one cluster."""
+    return a_deployment(
+        "qwen", NAMESPACE, clusterSelector={"matchLabels": {"tier": cluster}}
+    )
 
 
 @pytest.mark.parametrize("cluster", [GKE, EKS], ids=["1 62 79 GKE", "62 79 EKS"])
-async def test_a_manifest_becomes_a_cluster_with_a_ready_replica_and_then_nothing(world: CreatedClusters, cluster: str) -> None:
+async def test_a_manifest_becomes_a_cluster_with_a_ready_replica_and_then_nothing(
+    world: CreatedClusters, cluster: str
+) -> None:
     plane = world.plane
     await world.create(cluster)
     await world.ready(cluster)
-    assert plane.get(cluster, f"{STORAGE_CLASSES}/modelplane-rwx{'-efs' if cluster == EKS else ''}")
+    assert plane.get(
+        cluster, f"{STORAGE_CLASSES}/modelplane-rwx{'-efs' if cluster == EKS else ''}"
+    )
 
     await plane.apply(a_deployment_there(cluster))
     seen = await plane.ready("ModelDeployment", "qwen", NAMESPACE)
-    assert [(each["cluster"], each["ready"]) for each in seen["status"]["placements"]] == [(cluster, True)]
-    assert [pod["status"]["phase"] for pod in plane.pods(cluster, NAMESPACE)] == ["Running"]
+    assert [
+        (each["cluster"], each["ready"]) for each in seen["status"]["placements"]
+    ] == [(cluster, True)]
+    assert [pod["status"]["phase"] for pod in plane.pods(cluster, NAMESPACE)] == [
+        "Running"
+    ]
     await plane.delete("ModelDeployment", "qwen", NAMESPACE)
     await plane.gone("ModelDeployment", "qwen", NAMESPACE)
 
@@ -64,8 +84,12 @@ async def test_a_manifest_becomes_a_cluster_with_a_ready_replica_and_then_nothin
     before = len(world.writes_of_deletion(cluster))
     await plane.delete("InferenceCluster", cluster)
     await world.until_deletion_says(cluster, "Service default/web")
-    assert "deletionTimestamp" not in plane.get(cluster, BALANCER)["metadata"], "it is its user's"
-    assert world.writes_of_deletion(cluster)[before:] == [], "a load balancer still holds the network"
+    assert "deletionTimestamp" not in plane.get(cluster, BALANCER)["metadata"], (
+        "it is its user's"
+    )
+    assert world.writes_of_deletion(cluster)[before:] == [], (
+        "a load balancer still holds the network"
+    )
     assert await world.secrets_seen() == []
     world.remove_load_balancer(cluster)
     await until_gone(world, cluster)
@@ -74,18 +98,31 @@ async def test_a_manifest_becomes_a_cluster_with_a_ready_replica_and_then_nothin
     assert await world.secrets_seen() == []
 
 
-POOLS, CONTROL_PLANE = {EKS: "DeleteNodegroup "}, {GKE: "/clusters/", EKS: "DeleteCluster "}
+POOLS, CONTROL_PLANE = (
+    {EKS: "DeleteNodegroup "},
+    {GKE: "/clusters/", EKS: "DeleteCluster "},
+)
 BENEATH = {
     GKE: ("networks/", "serviceAccounts/"),
     EKS: (
-        *("DeleteMountTarget ", "DeleteFileSystem ", "DeleteRouteTable ", "DeleteNatGateway ", "ReleaseAddress ", "DeleteInternetGateway "),
+        *(
+            "DeleteMountTarget ",
+            "DeleteFileSystem ",
+            "DeleteRouteTable ",
+            "DeleteNatGateway ",
+            "ReleaseAddress ",
+            "DeleteInternetGateway ",
+        ),
         *("DeleteSubnet ", "DeleteVpc ", "DeleteRole "),
     ),
 }
 
 
 def assert_order_of_deletion(cluster: str, done: list[str]) -> None:
-    """Case 62, D6 to D11: pools, the control plane, and only then what these stood on."""
+    """Check the order of deletions.
+
+    Pools, then the control plane, and only then its network, roles and storage.
+    """
 
     def at(word: str) -> list[int]:
         found = [number for number, each in enumerate(done) if word in each]
@@ -100,7 +137,7 @@ def assert_order_of_deletion(cluster: str, done: list[str]) -> None:
 
 
 @pytest.mark.soak
-async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer_before_anything_at_the_cloud(
+async def test_an_installed_stack_is_deleted_with_its_load_balancer_before_anything_at_the_cloud(
     world: CreatedClusters,
 ) -> None:
     plane, google = world.plane, world.google
@@ -119,7 +156,7 @@ async def test_62_a_stack_that_the_cluster_was_given_goes_with_its_load_balancer
 
 
 @pytest.mark.soak
-async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_tokens_and_waits_for_replicas(
+async def test_gke_is_created_once_by_two_workers_survives_expiring_tokens_and_waits_for_replicas(
     world: CreatedClusters,
 ) -> None:
     plane, google = world.plane, world.google
@@ -132,7 +169,8 @@ async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_t
     assert sorted(set(creations)) == sorted(creations)
 
     google.expire_tokens()
-    await asyncio.sleep(TOKEN_SECONDS)  # the API server asks again only then
+    # the API server checks the token again only then
+    await asyncio.sleep(TOKEN_SECONDS)
     await plane.apply(a_deployment_there(GKE))
     await plane.ready("ModelDeployment", "qwen", NAMESPACE)
 
@@ -140,7 +178,11 @@ async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_t
     await plane.delete("InferenceCluster", GKE)
     await world.until_deletion_says(GKE, "ModelReplica")
     assert world.writes_of_deletion(GKE)[before:] == []
-    (name,) = [each for each in google.objects() if each.rpartition("/")[0].endswith("/clusters")]
+    (name,) = [
+        each
+        for each in google.objects()
+        if each.rpartition("/")[0].endswith("/clusters")
+    ]
     google.plant_leftover(name, "forwarding_rule")
     google.plant_leftover(name, "disk")
     await plane.delete("ModelDeployment", "qwen", NAMESPACE)
@@ -150,14 +192,14 @@ async def test_24_39_61_69_f19_gke_is_created_once_by_two_workers_outlives_its_t
 
 
 @pytest.mark.soak
-async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_waits_for_it_and_leaves_nothing(
+async def test_eks_waits_for_a_credential_revoked_during_deletion_and_leaves_nothing(
     world: CreatedClusters,
 ) -> None:
     plane, aws = world.plane, world.aws
     await world.create(EKS)
     await world.ready(EKS)
     (name,) = aws.cloud.eks.clusters
-    aws.leave(name, Leftover.GROUP)
+    aws.leave(name, VpcLeftover.GROUP)
     await plane.delete("InferenceCluster", EKS)
     await world.until_called(EKS, "DeleteNodegroup")
     aws.revoke()
@@ -165,22 +207,32 @@ async def test_19_66_f16_eks_whose_credential_is_revoked_while_it_is_deleted_wai
     left = aws.remains()
     assert left
     aws.restore()
-    await plane.handle("InferenceCluster", EKS).signal("retry_now", RetryNow(request_id="again", by="test").wire())
+    await plane.handle("InferenceCluster", EKS).signal(
+        "retry_now", RetryNow(request_id="again", by="test").wire()
+    )
     await until_gone(world, EKS)
     assert aws.remains() == []
     assert await world.secrets_seen() == []
 
 
 @pytest.mark.soak
-async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation_says_so(world: CreatedClusters) -> None:
+async def test_an_annotation_lets_gke_without_api_server_be_deleted(
+    world: CreatedClusters,
+) -> None:
     plane, google = world.plane, world.google
     await world.create(GKE)
     await world.ready(GKE)
     world.add_load_balancer(GKE)
-    (name,) = [each for each in google.objects() if each.rpartition("/")[0].endswith("/clusters")]
+    (name,) = [
+        each
+        for each in google.objects()
+        if each.rpartition("/")[0].endswith("/clusters")
+    ]
     google.plant_leftover(name, "forwarding_rule")
     before = len(world.writes_of_deletion(GKE))
-    async with stopped(world.owner, plane.running.home, [f"{GKE}.{part}" for part in _CONTROL_PLANE], 0):
+    async with stopped(
+        world.owner, plane.running.home, [f"{GKE}.{part}" for part in _CONTROL_PLANE], 0
+    ):
         await plane.delete("InferenceCluster", GKE)
         await world.until_deletion_says(GKE, "no response from")
         assert world.writes_of_deletion(GKE)[before:] == []
@@ -192,26 +244,45 @@ async def test_64_f18_gke_whose_api_server_is_gone_is_deleted_when_an_annotation
 
 
 @pytest.mark.soak
-async def test_prv_9_2_a_replica_of_a_gke_cluster_that_others_deleted_ends_without_its_api_server(world: CreatedClusters) -> None:
+async def test_a_replica_of_an_externally_deleted_gke_cluster_ends_without_its_api_server(
+    world: CreatedClusters,
+) -> None:
     plane, google = world.plane, world.google
     await world.create(GKE)
     await world.ready(GKE)
     await plane.apply(a_deployment_there(GKE))
     seen = await plane.ready("ModelDeployment", "qwen", NAMESPACE)
     (placed,) = seen["status"]["placements"]
-    (name,) = [each for each in google.objects() if each.rpartition("/")[0].endswith("/clusters")]
-    async with stopped(world.owner, plane.running.home, [f"{GKE}.{part}" for part in _CONTROL_PLANE], 0):
+    (name,) = [
+        each
+        for each in google.objects()
+        if each.rpartition("/")[0].endswith("/clusters")
+    ]
+    async with stopped(
+        world.owner, plane.running.home, [f"{GKE}.{part}" for part in _CONTROL_PLANE], 0
+    ):
         await plane.delete("ModelDeployment", "qwen", NAMESPACE)
-        await plane.until("ModelReplica", placed["replica"], lambda seen: GKE in message(seen, "Deleting"), NAMESPACE)
+        await plane.until(
+            "ModelReplica",
+            placed["replica"],
+            lambda seen: GKE in message(seen, "Deleting"),
+            NAMESPACE,
+        )
         google.remove(name)
-        # Whoever looks whether it can be had again sees that it is gone.
-        await plane.handle("InferenceCluster", GKE).signal("retry_now", RetryNow(request_id="look", by="test").wire())
-        await plane.until("InferenceCluster", GKE, lambda seen: "modelplane retry" in message(seen, "ClusterReady"))
+        # A check whether the cluster can be connected finds that it is gone.
+        await plane.handle("InferenceCluster", GKE).signal(
+            "retry_now", RetryNow(request_id="look", by="test").wire()
+        )
+        await plane.until(
+            "InferenceCluster",
+            GKE,
+            lambda seen: "modelplane retry" in message(seen, "ClusterReady"),
+        )
         await plane.delete("InferenceCluster", GKE)
         await plane.gone("ModelReplica", placed["replica"], NAMESPACE)
         await plane.gone("ModelDeployment", "qwen", NAMESPACE)
         await until_gone(world, GKE)
     assert google.remains() == []
     assert await world.secrets_seen() == []
-    # This API server is none that a cloud would have kept.
+    # A cloud would have deleted this API server.
     plane.call(GKE, "DELETE", f"/api/v1/namespaces/{NAMESPACE}")

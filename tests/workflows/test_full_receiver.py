@@ -1,6 +1,6 @@
-"""A deployment that takes no more signals, on a real server: nobody waits for it.
+"""A deployment that accepts no more signals, on a real server, delays no other entity.
 
-Only the real server shows with which error it refuses a signal, and when.
+Only the real server shows with which error it rejects a signal, and when.
 """
 
 from collections.abc import AsyncIterator
@@ -43,7 +43,10 @@ async def is_placed(fleet: ProtocolFleet, name: str) -> None:
 
 
 async def fill(fleet: ProtocolFleet) -> None:
-    """Signal the victim until the server refuses. Its tasks fail, so it makes no new run."""
+    """Signal the victim until the server rejects a signal.
+
+    Its workflow tasks fail, so it starts no new run.
+    """
     for number in range(SIGNALS + 1):
         try:
             await fleet.scale("victim", 1, f"scale/{number}")
@@ -54,7 +57,7 @@ async def fill(fleet: ProtocolFleet) -> None:
     raise AssertionError("the server refuses no signal")
 
 
-async def test_a_deployment_that_takes_no_signals_delays_no_other_and_gets_them_later(
+async def test_a_deployment_that_accepts_no_signals_delays_no_other_and_receives_them_later(
     fleet: ProtocolFleet,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -79,11 +82,15 @@ async def test_a_deployment_that_takes_no_signals_delays_no_other_and_gets_them_
 
         async def events() -> list[str]:
             seen = await fleet.scheduler("describe")
-            return [event["message"] for event in seen["status"]["events"]] if seen else []
+            return (
+                [event["message"] for event in seen["status"]["events"]] if seen else []
+            )
 
         await eventually(
             events,
-            lambda texts: any(VICTIM in text and redelivery.id in text for text in texts),
+            lambda texts: any(
+                VICTIM in text and redelivery.id in text for text in texts
+            ),
             what="the scheduler names the refusal",
         )
         held = (await redelivery.query("describe"))["status"]
@@ -91,10 +98,12 @@ async def test_a_deployment_that_takes_no_signals_delays_no_other_and_gets_them_
         assert "signal" in held["problem"]
         assert names.FLEET_SCHEDULER_ID in held["senders"]
 
-    # The victim reads its signals, and goes on as a new run.
+    # The victim reads its signals, and continues as a new run.
     await is_placed(fleet, "victim")
 
     async def status() -> WorkflowExecutionStatus | None:
         return (await redelivery.describe()).status
 
-    await eventually(status, lambda seen: seen == WorkflowExecutionStatus.COMPLETED, what="delivered")
+    await eventually(
+        status, lambda seen: seen == WorkflowExecutionStatus.COMPLETED, what="delivered"
+    )

@@ -1,4 +1,4 @@
-"""A workflow advances only with a workflow task, also while queries arrive late."""
+"""A workflow advances only with a workflow task, even while queries arrive late."""
 
 import asyncio
 import contextlib
@@ -11,25 +11,35 @@ from typing import Any, cast
 
 import pytest
 from temporalio import activity, workflow
-from temporalio.bridge.proto.workflow_activation import WorkflowActivation, WorkflowActivationJob
+from temporalio.bridge.proto.workflow_activation import (
+    WorkflowActivation,
+    WorkflowActivationJob,
+)
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
 from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError
-from temporalio.worker import Replayer, UnsandboxedWorkflowRunner, Worker, WorkflowInstance, WorkflowRunner
+from temporalio.worker import (
+    Replayer,
+    UnsandboxedWorkflowRunner,
+    Worker,
+    WorkflowInstance,
+    WorkflowRunner,
+)
 
 from api_types.errors import QUERY_REFUSED
 from testbed.running import Running
 from workflows.runner import GuardedRunner
 
 WORKFLOWS = 12
-# So many prove that the worker was late often enough; within this time, or the test proves nothing.
+# This number of refusals proves that the worker was late often enough. A timeout would
+# prove nothing.
 REFUSED_MIN = 5
 BOUND_SECONDS = 90.0
 STICKY = timedelta(milliseconds=150)
 
 
 class Recording:
-    """A runner and its instance that record what they are given."""
+    """A runner whose instances record their activations."""
 
     def __init__(self) -> None:
         self.activations: list[WorkflowActivation] = []
@@ -43,8 +53,10 @@ class Recording:
 
 
 def activation(task: int, events: int, *jobs: str) -> WorkflowActivation:
-    """An activation of a task, with so much history, and these jobs."""
-    act = WorkflowActivation(run_id="run", history_length=events, history_size_bytes=100 * task)
+    """Return the activation of a task with this history length and these jobs."""
+    act = WorkflowActivation(
+        run_id="run", history_length=events, history_size_bytes=100 * task
+    )
     for job in jobs:
         made = WorkflowActivationJob()
         getattr(made, job).SetInParent()
@@ -55,19 +67,37 @@ def activation(task: int, events: int, *jobs: str) -> WorkflowActivation:
 START = activation(1, 3, "initialize_workflow")
 GUARDED = [
     ("the next task", activation(2, 8, "signal_workflow"), True),
-    ("a local activity ends within the task", activation(1, 3, "resolve_activity"), True),
-    ("a local activity ends later within the task", activation(2, 3, "resolve_activity"), True),
+    (
+        "a local activity ends within the task",
+        activation(1, 3, "resolve_activity"),
+        True,
+    ),
+    (
+        "a local activity ends later within the task",
+        activation(2, 3, "resolve_activity"),
+        True,
+    ),
     ("a query", activation(1, 5, "query_workflow"), True),
     ("an eviction", activation(1, 5, "remove_from_cache"), True),
     ("a signal before its task", activation(1, 5, "signal_workflow"), False),
-    ("an activity's result before its task", activation(1, 6, "resolve_activity"), False),
+    (
+        "an activity's result before its task",
+        activation(1, 6, "resolve_activity"),
+        False,
+    ),
 ]
 
 
-@pytest.mark.parametrize(("story", "act", "passes"), GUARDED, ids=[row[0] for row in GUARDED])
-def test_what_arrives_without_a_task_of_its_own_is_refused(story: str, act: WorkflowActivation, passes: bool) -> None:
+@pytest.mark.parametrize(
+    ("story", "act", "passes"), GUARDED, ids=[row[0] for row in GUARDED]
+)
+def test_a_job_without_its_own_task_is_rejected(
+    story: str, act: WorkflowActivation, passes: bool
+) -> None:
     inner = Recording()
-    instance = GuardedRunner(cast("WorkflowRunner", inner)).create_instance(cast("Any", None))
+    instance = GuardedRunner(cast("WorkflowRunner", inner)).create_instance(
+        cast("Any", None)
+    )
     instance.activate(START)
     completion = instance.activate(act)
     assert (inner.activations == [START, act]) is passes, story
@@ -84,7 +114,10 @@ async def some_work(number: int) -> int:
 
 @workflow.defn
 class Reconciling:
-    """Like an entity: what it orders next depends on whether a signal arrived before or after the last result."""
+    """Like an entity.
+
+    Its next order depends on whether a signal arrived before or after the last result.
+    """
 
     def __init__(self) -> None:
         self.received = self.seen = 0
@@ -92,33 +125,37 @@ class Reconciling:
 
     @workflow.run
     async def run(self) -> None:
-        """Run until told otherwise."""
+        """Run until the workflow is ended."""
         while not self.ending:
             self.seen = self.received
-            await workflow.execute_activity(some_work, self.seen, start_to_close_timeout=timedelta(minutes=1), activity_id=f"{self.seen}")
+            await workflow.execute_activity(
+                some_work,
+                self.seen,
+                start_to_close_timeout=timedelta(minutes=1),
+                activity_id=f"{self.seen}",
+            )
             if self.received == self.seen:
-                await workflow.wait_condition(lambda: self.received != self.seen or self.ending)
+                await workflow.wait_condition(
+                    lambda: self.received != self.seen or self.ending
+                )
             else:
                 await workflow.sleep(0.01)
 
     @workflow.signal
     def count(self) -> None:
-        """Count a signal."""
         self.received += 1
 
     @workflow.signal
     def end(self) -> None:
-        """End the workflow."""
         self.ending = True
 
     @workflow.query
     def counted(self) -> int:
-        """Give the number of signals."""
         return self.received
 
 
 class Load:
-    """Signals and queries for a worker that is late all the time."""
+    """Signals and queries for a worker that is always late."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -131,7 +168,9 @@ class Load:
     async def repeat(self, act: Callable[[], Awaitable[Any]], pause: float) -> None:
         while self.goes_on:
             try:
-                with contextlib.suppress(RPCError):  # more queries at once than the server keeps
+                with contextlib.suppress(
+                    RPCError
+                ):  # more queries at once than the server keeps
                     await act()
             except WorkflowQueryFailedError as error:
                 assert QUERY_REFUSED in str(error)  # noqa: PT017 - others are none
@@ -145,7 +184,9 @@ class Load:
 
 
 @pytest.mark.testbed
-async def test_a_query_that_arrives_late_does_not_change_what_a_workflow_does(testbed: Running) -> None:
+async def test_a_late_query_does_not_change_a_workflows_behaviour(
+    testbed: Running,
+) -> None:
     client = await Client.connect(testbed.temporal_address)
     queue = f"late-{uuid.uuid4().hex[:8]}"
     load = Load()
@@ -159,20 +200,44 @@ async def test_a_query_that_arrives_late_does_not_change_what_a_workflow_does(te
         sticky_queue_schedule_to_start_timeout=STICKY,
         max_concurrent_workflow_tasks=4,
     ):
-        handles = [await client.start_workflow(Reconciling.run, id=f"{queue}/{i}", task_queue=queue) for i in range(WORKFLOWS)]
+        handles = [
+            await client.start_workflow(
+                Reconciling.run, id=f"{queue}/{i}", task_queue=queue
+            )
+            for i in range(WORKFLOWS)
+        ]
         await asyncio.gather(
             load.hold_up_the_worker(),
-            *(load.repeat(lambda handle=handle: handle.signal(Reconciling.count), 0.15) for handle in handles),  # type: ignore[misc]
-            *(load.repeat(lambda handle=handle: handle.query(Reconciling.counted), 0.05) for handle in handles),  # type: ignore[misc]
+            *(
+                load.repeat(
+                    lambda handle=handle: handle.signal(Reconciling.count),  # type: ignore[misc]
+                    0.15,
+                )
+                for handle in handles
+            ),
+            *(
+                load.repeat(
+                    lambda handle=handle: handle.query(Reconciling.counted),  # type: ignore[misc]
+                    0.05,
+                )
+                for handle in handles
+            ),
         )
         await asyncio.gather(*(ended(handle) for handle in handles))
     assert load.refused >= REFUSED_MIN
-    replayer = Replayer(workflows=[Reconciling], workflow_runner=UnsandboxedWorkflowRunner())
+    replayer = Replayer(
+        workflows=[Reconciling], workflow_runner=UnsandboxedWorkflowRunner()
+    )
     failures = Counter[str]()
     for handle in handles:
         history = await handle.fetch_history()
-        failures["tasks"] += sum(event.HasField("workflow_task_failed_event_attributes") for event in history.events)
-        failures["replays"] += (await replayer.replay_workflow(history, raise_on_replay_failure=False)).replay_failure is not None
+        failures["tasks"] += sum(
+            event.HasField("workflow_task_failed_event_attributes")
+            for event in history.events
+        )
+        failures["replays"] += (
+            await replayer.replay_workflow(history, raise_on_replay_failure=False)
+        ).replay_failure is not None
     assert failures == {"tasks": 0, "replays": 0}
 
 

@@ -1,1 +1,1 @@
-"""EndpointDirectory: which endpoints a namespace has, which services select them, and which routes have them."""
+"""EndpointDirectory: the endpoints of a namespace, and the services that route them."""

@@ -1,6 +1,9 @@
-"""What every entity workflow has: object metadata, conditions, events, the reconcile loop, queries, activity options.
+"""The parts that all entity workflows share.
 
-`entity` is the base class of the workflows of all kinds. A part of a workflow gets the `context` of its object, and other parts if it
-needs them; it never sees the workflow, and `context.publish()` is its only call back.
-Not here: anything that is true for one kind only.
+These are object metadata, conditions, events, the reconcile loop, queries and activity
+options. `entity` contains the base class of the workflows of all kinds. A part of a
+workflow receives the `context` of its object, and other parts if necessary. It never
+receives the workflow, and `context.publish()` is its only callback.
+
+Code for a single kind does not belong here.
 """

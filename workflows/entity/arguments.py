@@ -1,7 +1,8 @@
-"""Reading the one argument of a signal, an update or a query, whatever was sent.
+"""Reads the argument of a signal, an update or a query.
 
-Temporal decodes arguments before a handler sees them: of a signal it drops what does not decode, and tells no sender. So handlers take what
-was sent as it is, and read it here. What cannot be read has words for it.
+Temporal decodes arguments before a handler runs. It drops a signal that cannot be
+decoded, and its sender receives no error. So handlers accept raw payloads and decode
+them here. Every decoding error becomes a message for users.
 """
 
 import inspect
@@ -20,24 +21,40 @@ from api_types.payloads import unreadable
 from api_types.payloads.limits import PAYLOAD_BYTES_MAX, shortened
 
 NESTING_MAX = 64
-"""Objects and lists within one another. A manifest has some twenty; a thousand exhaust Python's stack wherever one is copied."""
+"""The deepest nesting of objects and lists.
+
+A manifest has some twenty levels. A thousand levels exhaust Python's stack wherever the
+value is copied.
+"""
 
 PROBLEM_BYTES_MAX = 1000
-"""What is said of one argument: it is kept in events and conditions."""
+"""The longest description of the problems of one argument.
+
+Events and conditions keep it.
+"""
 _PROBLEMS_MAX = 8
 
 _KIND = inspect.Parameter.POSITIONAL_OR_KEYWORD
-_SIGNATURE = inspect.Signature([inspect.Parameter("self", _KIND), inspect.Parameter("payload", _KIND, annotation=RawValue)])
+_SIGNATURE = inspect.Signature(
+    [
+        inspect.Parameter("self", _KIND),
+        inspect.Parameter("payload", _KIND, annotation=RawValue),
+    ]
+)
 
 
 class UnusableMessage(ValueError):
-    """A message that can be read, with something in it of which nothing can be made; a handler raises it before it changes anything."""
+    """The error for a readable message with unusable content.
+
+    Handlers raise it before they change anything.
+    """
 
 
 def read_signal(payloads: Sequence[Any], arrivals: Counter[str]) -> Any:
-    """Give the argument of a signal, None without one. Raises `UnusableMessage`.
+    """Return the argument of a signal, or None without one.
 
-    `arrivals` counts the encrypted payloads of each id that this run of the workflow was sent.
+    `arrivals` counts the encrypted payloads of each id that this run has received.
+    Raises `UnusableMessage`.
     """
     argument = _only(payloads)
     if not isinstance(argument, RawValue):
@@ -47,7 +64,10 @@ def read_signal(payloads: Sequence[Any], arrivals: Counter[str]) -> Any:
 
 
 def read_request(payloads: Sequence[Any]) -> Any:
-    """Give the argument of an update or of a query, None without one. Raises InvalidInput, which its caller gets."""
+    """Return the argument of an update or a query, or None without one.
+
+    Raises InvalidInput, which the caller receives.
+    """
     try:
         argument = _only(payloads)
         return _read(argument.payload) if isinstance(argument, RawValue) else argument
@@ -56,14 +76,25 @@ def read_request(payloads: Sequence[Any]) -> Any:
 
 
 def problems_of(error: ValidationError, *at: str) -> str:
-    """Describe what is wrong with a message, the first of it where it is much; `at`: the field that holds what was checked."""
-    found = [": ".join(filter(None, (".".join(map(str, (*at, *item["loc"]))), item["msg"]))) for item in error.errors()[:_PROBLEMS_MAX]]
+    """Describe the first problems of a message.
+
+    `at` is the path of the checked field.
+    """
+    found = []
+    for item in error.errors()[:_PROBLEMS_MAX]:
+        path = ".".join(str(part) for part in (*at, *item["loc"]))
+        found.append(f"{path}: {item['msg']}" if path else item["msg"])
     more = error.error_count() - len(found)
-    return shortened("; ".join([*found, *([f"and {more} more"] if more > 0 else ())]), PROBLEM_BYTES_MAX)
+    if more > 0:
+        found.append(f"and {more} more")
+    return shortened("; ".join(found), PROBLEM_BYTES_MAX)
 
 
 def value_problem(value: Any) -> str:
-    """Tell why a JSON value is not taken, wherever in it that is; empty for one that is."""
+    """Return why a JSON value is not accepted; empty if it is accepted.
+
+    The check includes nested values.
+    """
     level = [value]
     for _ in range(NESTING_MAX + 1):
         parts: list[Any] = []
@@ -73,7 +104,7 @@ def value_problem(value: Any) -> str:
             elif isinstance(each, list):
                 parts.extend(each)
             elif isinstance(each, float) and not math.isfinite(each):
-                return f"{each} is no number of JSON"
+                return f"{each} is not a JSON number"
         level = parts
         if not level:
             return ""
@@ -82,7 +113,7 @@ def value_problem(value: Any) -> str:
 
 def _only(payloads: Sequence[Any]) -> Any:
     if len(payloads) > 1:
-        raise UnusableMessage(f"{len(payloads)} arguments were sent, and one is read")
+        raise UnusableMessage(f"expected one argument, got {len(payloads)}")
     return payloads[0] if payloads else None
 
 
@@ -90,23 +121,34 @@ def _read(payload: Payload) -> Any:
     if payload.metadata.get("encoding") == unreadable.ENCODING:
         raise UnusableMessage(_problem(payload))
     if len(payload.data) > PAYLOAD_BYTES_MAX:
-        raise UnusableMessage(f"it is {len(payload.data)} bytes; at most {PAYLOAD_BYTES_MAX} are read")
+        raise UnusableMessage(
+            f"it has {len(payload.data)} bytes; "
+            f"at most {PAYLOAD_BYTES_MAX} are accepted"
+        )
     try:
         value: Any = workflow.payload_converter().from_payloads([payload])[0]
-    except Exception as error:  # whatever a converter says of bytes that any client may have sent
-        raise UnusableMessage(shortened(f"it cannot be decoded: {_words(error)}", PROBLEM_BYTES_MAX)) from error
+    except (
+        Exception
+        # Any client may have sent these bytes, so the converter may raise any error.
+    ) as error:
+        raise UnusableMessage(
+            shortened(f"it cannot be decoded: {_words(error)}", PROBLEM_BYTES_MAX)
+        ) from error
     if isinstance(value, bytes | bytearray):
-        raise UnusableMessage("it is binary, and must be JSON")
+        raise UnusableMessage("it is binary; send JSON")
     if problem := value_problem(value):
         raise UnusableMessage(problem)
     return value
 
 
 def _check_refusals(payload: Payload, arrivals: Counter[str]) -> None:
-    """Have a payload that was refused once be refused by every replay, and one that was read never be refused.
+    """Make every replay refuse the same payloads as the first execution.
 
-    The keys of a worker may change between the two, and a replay has to do what was done. So each refusal is recorded, as a patch.
-    Raises `UnusableMessage`, or RuntimeError where only the key helps: the task fails, and is tried again.
+    The keys of the worker may change before a replay, so each refusal is recorded as a
+    patch.
+
+    Raises `UnusableMessage`. Raises RuntimeError if only the missing key can help: the
+    task fails, and Temporal retries it.
     """
     arrival_id = payload.metadata.get(unreadable.ARRIVAL_ID)
     if arrival_id is None:
@@ -116,21 +158,31 @@ def _check_refusals(payload: Payload, arrivals: Counter[str]) -> None:
         if workflow.patched(patch):
             raise UnusableMessage(_problem(payload))
         if not payload.data:
-            raise RuntimeError(f"this was read before, and cannot be read again: {_problem(payload)}")
+            raise RuntimeError(
+                "an argument that was decoded before cannot be decoded again: "
+                f"{_problem(payload)}"
+            )
         payload.CopyFrom(Payload.FromString(payload.data))
     elif workflow.unsafe.is_replaying() and workflow.patched(patch):
-        raise UnusableMessage("its key was not known when it arrived: send it again")
+        raise UnusableMessage("its key was unknown when it arrived; send it again")
 
 
 def _patch_of_next(arrival_id: str, arrivals: Counter[str]) -> str:
-    """Name the record of the next payload with this id: an equal one may have been read before, or refused, and a patch holds for a run."""
+    """Return the patch id for the next payload with this id.
+
+    An equal payload may have been read or refused before, and a patch holds for a whole
+    run.
+    """
     earlier = arrivals[arrival_id]
     arrivals[arrival_id] += 1
     return f"refused-{arrival_id}-{earlier}" if earlier else f"refused-{arrival_id}"
 
 
 def _problem(payload: Payload) -> str:
-    return shortened(payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace"), PROBLEM_BYTES_MAX)
+    return shortened(
+        payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace"),
+        PROBLEM_BYTES_MAX,
+    )
 
 
 def _words(error: BaseException) -> str:
@@ -139,17 +191,24 @@ def _words(error: BaseException) -> str:
     return str(error.args[0]) if error.args else type(error).__name__
 
 
-def taking_raw(method: Callable[..., Any], take: Callable[[Any, Sequence[Any]], Any]) -> Callable[..., Any]:
-    """Make a method that Temporal gives all that was sent as it is; `take` gets the object and the arguments.
+def taking_raw(
+    method: Callable[..., Any], take: Callable[[Any, Sequence[Any]], Any]
+) -> Callable[..., Any]:
+    """Return a handler method that receives its arguments undecoded.
 
-    Temporal decodes by the signature, so this one says that there is one argument and that it is not to be decoded.
+    `take` receives the object and the arguments. Temporal decodes by the signature. The
+    signature of this method has one argument, of a type that Temporal does not decode.
     """
 
     def receive(self: Any, *payloads: Any) -> Any:
         return take(self, payloads)
 
     # Temporal finds overridden handlers by their qualified names.
-    receive.__name__, receive.__qualname__, receive.__module__ = method.__name__, method.__qualname__, method.__module__
+    receive.__name__, receive.__qualname__, receive.__module__ = (
+        method.__name__,
+        method.__qualname__,
+        method.__module__,
+    )
     receive.__doc__ = method.__doc__
     receive.__annotations__ = {"payload": RawValue}
     receive.__signature__ = _SIGNATURE  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How long a workflow waits between attempts that it makes itself, on top of the retries inside one activity."""
+"""How long a workflow waits between its attempts, in addition to activity retries."""
 
 from datetime import datetime, timedelta
 
@@ -12,80 +12,105 @@ _DELETION_CHECK_SECONDS = (30, 900)
 _REPAIR_SECONDS = (2, 300)
 _RENDERER_SECONDS = (15, 1800)
 
-# Repairs that follow one another within this time are a fight over a field, and each waits longer than the one before. It exceeds the
-# longest of these waits, so that a fight that goes on stays one.
+# Repairs that follow one another within this time mean that another controller writes
+# the same field, and each repair waits longer than the previous one. The time exceeds
+# the longest wait, so that a continuing conflict is still recognized.
 DRIFT_MEMORY = timedelta(minutes=15)
 
 
 def transient(attempt: int) -> timedelta:
-    """Give the wait before the next attempt at what may recover by itself: 2 s doubling to 2 min."""
+    """Return the wait after a transient failure: 2 s doubling to 2 min."""
     shortest, longest = _TRANSIENT_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(attempt, 8), longest))
 
 
 def missing(attempt: int) -> timedelta:
-    """Give the wait before the next look for what does not exist and reports itself when it does: 2 s doubling to 15 min."""
+    """Return the wait before the next look-up of a missing object.
+
+    It doubles from 2 s to 15 min. The object also announces itself when it is created.
+    """
     shortest, longest = _MISSING_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(attempt, 9), longest))
 
 
 def after_retries(attempt: int) -> timedelta:
-    """Give the wait after an activity that was itself retried for seconds or minutes: 8 s doubling to an hour, the period of a resync.
+    """Return the wait after an activity that retried for seconds or minutes.
 
-    It is for what may stay so for ever, such as an entity that does not answer: each attempt costs some ten events.
+    It doubles from 8 s to an hour, the period of a resync. Such a failure may last
+    indefinitely, for example if an entity does not answer, and each attempt adds some
+    ten events to the history.
     """
     shortest, longest = _AFTER_RETRIES_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(attempt, 9), longest))
 
 
 def refused(attempt: int) -> timedelta:
-    """Give the wait before a call is made again that a worker refused: 2 s doubling to 2 min, and after two hours an hour.
+    """Return the wait before a refused call is repeated.
 
-    An upgrade is over by then. A pass that waits cannot continue as new, and each attempt costs some ten events of its history.
+    It doubles from 2 s to 2 min, and is an hour after the first two hours: an upgrade
+    of the workers is over by then. A waiting pass cannot continue as new, and each
+    attempt adds some ten events to its history.
     """
-    return transient(attempt) if attempt < _ATTEMPTS_DURING_UPGRADE else timedelta(seconds=_AFTER_RETRIES_SECONDS[1])
+    return (
+        transient(attempt)
+        if attempt < _ATTEMPTS_DURING_UPGRADE
+        else timedelta(seconds=_AFTER_RETRIES_SECONDS[1])
+    )
 
 
 def permanent(attempt: int) -> timedelta:
-    """Give the wait before the next attempt at what only a new spec can fix: 1, 2, 4 ... 30 minutes."""
+    """Return the wait after a failure that only a new spec can fix.
+
+    It doubles from 1 to 30 minutes.
+    """
     return timedelta(minutes=min(2 ** min(attempt, 8), _PERMANENT_MINUTES_MAX))
 
 
 def poll_timeout(polls: int) -> timedelta:
-    """Give how long one attempt at a deletion may wait before it reports what remains: 10 s doubling to 10 min.
+    """Return how long one deletion attempt waits before it reports.
 
-    The first report comes early, for users; later ones are rare, because each one is history.
+    It doubles from 10 s to 10 min. The first report of the remaining objects comes
+    early, for users. Later reports are rare, because each adds to the history.
     """
     shortest, longest = _POLL_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(polls, 8), longest))
 
 
 def check_of_deletion(checks: int) -> timedelta:
-    """Give the wait before the next check that a workflow which is being deleted still runs: 30 s doubling to 15 min."""
+    """Return the wait before the next check on a workflow under deletion.
+
+    It doubles from 30 s to 15 min. The check finds out whether the workflow still runs.
+    """
     shortest, longest = _DELETION_CHECK_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(checks, 8), longest))
 
 
 def renderer(applies: int) -> timedelta:
-    """Give the wait before an apply is made again that a worker of another version made: 15 s doubling to 30 min."""
+    """Return the wait before the apply of another worker version is repeated.
+
+    It doubles from 15 s to 30 min.
+    """
     shortest, longest = _RENDERER_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(applies, 7), longest))
 
 
 def repair(repairs: int) -> timedelta:
-    """Give how long a difference must persist before it is repaired once more: 2 s at first, then 4 s doubling to 5 min.
+    """Return how long a difference must persist before it is repaired again.
 
-    A controller that writes the same field would otherwise have the two of them write in turn for ever.
+    It is 2 s at first, then 4 s doubling to 5 min. Without the wait, two controllers
+    that write the same field would overwrite each other continuously.
     """
     shortest, longest = _REPAIR_SECONDS
     return timedelta(seconds=min(shortest * 2 ** min(repairs, 8), longest))
 
 
-def is_longest_repair(repairs: int) -> bool:
-    """Tell whether no later repair waits longer than this one."""
-    return repair(repairs) >= timedelta(seconds=_REPAIR_SECONDS[1])
-
-
 def recent_repairs(repairs: int, repaired_at: str, now: datetime) -> int:
-    """Count the repairs that followed one another, up to now: none if the last one was long ago."""
-    return repairs if repaired_at and now - datetime.fromisoformat(repaired_at) <= DRIFT_MEMORY else 0
+    """Return the number of repairs in a row.
+
+    It is 0 if the last repair was long ago.
+    """
+    return (
+        repairs
+        if repaired_at and now - datetime.fromisoformat(repaired_at) <= DRIFT_MEMORY
+        else 0
+    )

@@ -1,8 +1,10 @@
-"""What the parts of an entity workflow may use of their entity.
+"""The interface between an entity workflow and its parts.
 
-A workflow class has signals, queries and one loop; what it does is in parts. A part gets this context: the carried state, conditions
-and events, the next pass of the loop, signals to other entities, and `publish`, which shows the present state before a long step and is
-the only call back into the workflow. A part may get other parts too, but never the workflow itself.
+A workflow class has signals, queries and one loop, and delegates the work to parts.
+Each part receives this context: the carried state, conditions and events, the time of
+the next pass, signals to other entities, and `publish`, which shows the current state
+before a long step. `publish` is the only callback into the workflow. A part may receive
+other parts, but never the workflow itself.
 """
 
 import asyncio
@@ -14,7 +16,13 @@ from temporalio import workflow
 
 from activities.messaging.entity_client import EntityClient
 from api_types import clock
-from api_types.messages.delivery import EntityRef, MessageT, ReceiverT, Signal, SignalRequest
+from api_types.messages.delivery import (
+    EntityRef,
+    MessageT,
+    ReceiverT,
+    Signal,
+    SignalRequest,
+)
 from workflows.entity.calls import activity_options
 from workflows.entity.calls.sending import send_all
 from workflows.entity.conditions import REFUSALS_KEPT, with_condition, with_event
@@ -23,14 +31,19 @@ from workflows.entity.state import EntityState
 StateT_co = TypeVar("StateT_co", bound=EntityState, covariant=True)
 ResultT = TypeVar("ResultT")
 
-# How long a forced teardown waits for the end of an activity that it cancelled. A worker that runs it is told with its next heartbeat.
+# How long a forced teardown waits for the end of an activity that it cancelled. The
+# worker of the activity learns about the cancellation with its next heartbeat.
 FORCED_CANCELLATION = timedelta(seconds=2)
+
+# The attempts that a watch can make while the clock is behind its number.
+WATCH_ATTEMPTS_MAX = 1_000
 
 
 class EntityContext(Generic[StateT_co]):
     """The object of an entity workflow, and its place in the reconcile loop.
 
-    Outside a workflow it needs an id and a clock; all but `run_until` and what sends a signal works there too. `moment` gives the time.
+    `moment` returns the current time. Outside a workflow, the context needs an id and a
+    clock. `run_until` and the methods that send signals do not work there.
     """
 
     def __init__(
@@ -43,137 +56,237 @@ class EntityContext(Generic[StateT_co]):
         *,
         clock: Callable[[], datetime] | None = None,
     ) -> None:
-        """`moment` is the time for waits and conditions, and `clock` the time of the server."""
+        """Create the context.
+
+        `moment` is the time for waits and conditions, and `clock` the time of the
+        server.
+        """
         self.kind = kind
         self.state = state
         self._written = state.written
         self.publish = publish
         self.moment = moment or workflow_time
-        # Numbers follow the server: the time for waits stays ahead after a step of the clock.
+        # Message numbers follow the server's clock. The time for waits is ahead of it
+        # after the clock was set back.
         self._clock = clock or self.moment
         _, *scope, self.name = (workflow_id or workflow.info().workflow_id).split("/")
         self.namespace = scope[0] if scope else ""
         self.queued = True
         self.requeue_time: datetime | None = None
-        # Called before this run ends: they stop what runs beside the reconcile loop.
+        # Callbacks that run before this run ends, to stop tasks outside the reconcile
+        # loop.
         self.on_end: list[Callable[[], None]] = []
 
     @property
     def title(self) -> str:
-        """Name the object for people."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        """The object's name in messages: kind, namespace and name."""
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}"
+        )
 
     def now(self) -> str:
-        """Give the workflow's time as Kubernetes writes it."""
+        """Return the workflow's time in Kubernetes' format."""
         return clock.timestamp(self.moment())
 
     def next_number(self, last: int) -> int:
-        """Number a message above those that were sent before.
+        """Return a message number above the numbers of all earlier messages.
 
-        An attempt at a workflow task whose worker was lost, or that a new signal made void, leaves no trace in the state but may have sent
-        messages. What is decided instead is another message, so it must not have the number of one of these: they were sent earlier.
+        Temporal may repeat a workflow task, because its worker is lost or a new signal
+        invalidates it. The first attempt leaves no trace in the state but may have sent
+        messages. The repeated task may decide differently, and its messages must not
+        reuse a number. The time makes the numbers unique, because the lost messages
+        were sent earlier.
         """
         return max(last + 1, int(self._clock().timestamp() * 1000))
 
     def next_registration(self) -> int:
-        """Number a registration at another object, or another message that a newer one replaces, above all that this object has sent."""
+        """Return a number above all numbers that this object has sent.
+
+        Messages that replace earlier ones carry it.
+        """
         self.state.registration = self.next_number(self.state.registration)
         return self.state.registration
 
-    # --- the object's status ------------------------------------------------------------------------------------------------------
+    def next_watch(self, observed_run: int) -> int:
+        """Return a number for a watch, above the attempts of all earlier watches.
 
-    def set_condition(self, kind: str, status: str, reason: str, message: str = "") -> None:
-        """Set a condition."""
-        changed = with_condition(self.state.conditions, kind, status, reason, message, now=self.now(), generation=self.state.generation)
+        An attempt adds at most its own number to the number of its watch. After the
+        clock was set back, the clock alone does not separate the attempts of one watch
+        from the next watch. `observed_run` is the run of the last accepted observation.
+        """
+        last = max(self.state.registration + WATCH_ATTEMPTS_MAX, observed_run)
+        self.state.registration = self.next_number(last)
+        return self.state.registration
+
+    # Status of the object
+
+    def set_condition(
+        self, kind: str, status: str, reason: str, message: str = ""
+    ) -> None:
+        changed = with_condition(
+            self.state.conditions,
+            kind,
+            status,
+            reason,
+            message,
+            now=self.now(),
+            generation=self.state.generation,
+        )
         if changed is not self.state.conditions:
             self.state.conditions = changed
             self.mark_changed()
 
     def remove_condition(self, kind: str) -> None:
-        """Remove a condition that has nothing to say any more."""
-        others = [condition for condition in self.state.conditions if condition.type != kind]
+        others = [
+            condition for condition in self.state.conditions if condition.type != kind
+        ]
         if len(others) != len(self.state.conditions):
             self.state.conditions = others
             self.mark_changed()
 
     def record_event(self, kind: str, reason: str, message: str) -> None:
-        """Record an event; callers do so on transitions only."""
-        self.state.events = with_event(self.state.events, kind, reason, message, now=self.now())
+        """Record an event. Callers do so on transitions only."""
+        self.state.events = with_event(
+            self.state.events, kind, reason, message, now=self.now()
+        )
         self.mark_changed()
 
     def record_report(self, kind: str, reason: str, message: str) -> bool:
-        """Record what another system reports; False if that repeats what it has reported before. The caller marks the change.
+        """Record another system's report; return False if it is a repetition.
 
-        Few of a reason are kept: no system may displace what this object itself records.
+        The caller marks the change. Few events per reason are kept, so that no system
+        displaces the events of the object itself.
         """
-        self.state.events = with_event(self.state.events, kind, reason, message, now=self.now(), of_reason_max=REFUSALS_KEPT)
+        self.state.events = with_event(
+            self.state.events,
+            kind,
+            reason,
+            message,
+            now=self.now(),
+            of_reason_max=REFUSALS_KEPT,
+        )
         return self.state.events[-1].count == 1
 
     def record_refusal(self, reason: str, message: str) -> None:
-        """Record what was sent and is not done. It changes nothing, so nothing is reconciled and no user's change conflicts with it."""
-        self.state.events = with_event(self.state.events, "Warning", reason, message, now=self.now(), of_reason_max=REFUSALS_KEPT)
+        """Record a refused request.
+
+        The object does not change. So no pass follows, and changes of users do not
+        conflict with the event.
+        """
+        self.state.events = with_event(
+            self.state.events,
+            "Warning",
+            reason,
+            message,
+            now=self.now(),
+            of_reason_max=REFUSALS_KEPT,
+        )
 
     def mark_changed(self) -> None:
-        """Raise the resource version and requeue. It is the time in microseconds, so that versions of different objects can be compared."""
-        self.state.resource_version = max(self.state.resource_version + 1, microseconds(self._clock()))
+        """Raise the resource version and requeue.
+
+        A resource version is the time in microseconds, so that versions of different
+        objects can be compared.
+        """
+        self.state.resource_version = max(
+            self.state.resource_version + 1, microseconds(self._clock())
+        )
         if self.state.written != self._written:
-            self._written, self.state.manifest_version = self.state.written, self.state.resource_version
+            self._written, self.state.manifest_version = (
+                self.state.written,
+                self.state.resource_version,
+            )
         self.requeue()
 
     def is_manifest_of(self, version: str) -> bool:
-        """Whether labels, annotations and spec are still those that the object had at a resource version."""
+        """Return whether labels, annotations and spec are unchanged since a version.
+
+        `version` is a resource version.
+        """
         if version == str(self.state.resource_version):
             return True
         known = version.isdecimal() and self.state.manifest_version > 0
-        return known and self.state.manifest_version <= int(version) <= self.state.resource_version
+        return (
+            known
+            and self.state.manifest_version
+            <= int(version)
+            <= self.state.resource_version
+        )
 
-    # --- the next pass ------------------------------------------------------------------------------------------------------------
+    # The next pass
 
     def requeue(self) -> None:
         """Reconcile again right after the present pass."""
         self.queued = True
 
     def requeue_after(self, delay: timedelta) -> None:
-        """Reconcile again after a delay; of several delays the shortest holds."""
+        """Reconcile again after a delay. The shortest of several delays counts."""
         self.requeue_at(self.moment() + delay)
 
     def requeue_at(self, time: datetime) -> None:
-        """Reconcile again at a time; of several times the earliest holds."""
-        self.requeue_time = time if self.requeue_time is None else min(time, self.requeue_time)
+        """Reconcile again at a time. The earliest of several times counts."""
+        self.requeue_time = (
+            time if self.requeue_time is None else min(time, self.requeue_time)
+        )
 
     def is_future(self, moment: str) -> bool:
-        """Tell whether a moment (ISO 8601) is still to come."""
+        """Return whether a moment in ISO 8601 is in the future."""
         return datetime.fromisoformat(moment) > self.moment()
 
-    # --- work ---------------------------------------------------------------------------------------------------------------------
+    # Signals and cancellable work
 
-    async def signal(self, to: EntityRef[ReceiverT], signal: Signal[ReceiverT, MessageT], message: MessageT) -> bool:
-        """Signal another entity; False when it does not run."""
+    async def signal(
+        self,
+        to: EntityRef[ReceiverT],
+        signal: Signal[ReceiverT, MessageT],
+        message: MessageT,
+    ) -> bool:
+        """Signal another entity; return False if it does not run."""
         return await self.send(signal.request(to, message))
 
     async def send(self, request: SignalRequest, *, recorded: bool = False) -> bool:
-        """Send a signal that was written before; False when its receiver does not run. `recorded`: as `signal_recorded` does."""
+        """Send a prepared signal; return False if its receiver does not run.
+
+        With `recorded`, the history records the decision before the signal is sent, as
+        in `signal_recorded`.
+        """
         if recorded:
-            return not await send_all([request], f"signal {request.workflow_id}: {request.signal}")
+            return not await send_all(
+                [request], f"signal {request.workflow_id}: {request.signal}"
+            )
         return await workflow.execute_local_activity_method(
             EntityClient.signal,
             request,
-            **activity_options.local(activity_options.ENTITY_CALL, f"signal {request.workflow_id}: {request.signal}"),
+            **activity_options.local(
+                activity_options.ENTITY_CALL,
+                f"signal {request.workflow_id}: {request.signal}",
+            ),
         )
 
-    async def signal_recorded(self, to: EntityRef[ReceiverT], signal: Signal[ReceiverT, MessageT], message: MessageT) -> bool:
-        """Signal another entity when the decision to do so is in the history; False when it does not run.
+    async def signal_recorded(
+        self,
+        to: EntityRef[ReceiverT],
+        signal: Signal[ReceiverT, MessageT],
+        message: MessageT,
+    ) -> bool:
+        """Signal another entity after the history has recorded the decision.
 
-        For what is not sent again: a task that is executed twice may decide the second time that there is nothing to send, because it
-        does not know that its first attempt has sent something else.
+        Return False if the entity does not run. Messages that are never repeated need
+        this: a repeated workflow task may decide to send nothing, without knowing that
+        its first attempt sent a message.
         """
         return await self.send(signal.request(to, message), recorded=True)
 
-    async def run_until(self, stop: Callable[[], bool], work: Awaitable[ResultT]) -> ResultT | None:
-        """Do some work, but cancel it as soon as `stop()` holds; None if it was cancelled.
+    async def run_until(
+        self, stop: Callable[[], bool], work: Awaitable[ResultT]
+    ) -> ResultT | None:
+        """Await some work, and cancel it as soon as `stop()` is true.
 
-        What was cancelled may still act until its end is known, so that is waited for: up to a heartbeat timeout if its worker is lost.
-        Whoever forces a teardown does not wait so long.
+        Return None if the work was cancelled. A cancelled activity may continue until
+        its end is known, so this method waits for the end: up to a heartbeat timeout if
+        the worker is lost. A forced teardown waits only `FORCED_CANCELLATION`.
         """
         task = asyncio.ensure_future(work)
         await workflow.wait_condition(lambda: task.done() or stop())
@@ -190,23 +303,27 @@ class EntityContext(Generic[StateT_co]):
 
 async def _ends_within(task: "asyncio.Future[Any]", limit: timedelta) -> bool:
     try:
-        await workflow.wait_condition(task.done, timeout=limit, timeout_summary="wait for what was cancelled")
+        await workflow.wait_condition(
+            task.done, timeout=limit, timeout_summary="wait for the cancelled activity"
+        )
     except TimeoutError:
         return False
     return True
 
 
 def _read_result(task: "asyncio.Future[Any]") -> None:
-    """Read the error of a task that no coroutine waits for, or Python would log that it was never retrieved."""
+    """Read the error of a task that no coroutine awaits.
+
+    Otherwise Python logs that the error was never retrieved.
+    """
     if not task.cancelled():
         task.exception()
 
 
 def microseconds(moment: datetime) -> int:
-    """Give a moment as a resource version."""
+    """Return a moment as a resource version."""
     return int(moment.timestamp() * 1_000_000)
 
 
 def workflow_time() -> datetime:
-    """Give the time of the workflow that runs."""
     return workflow.now()

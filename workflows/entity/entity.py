@@ -1,9 +1,10 @@
-"""What all entities have in common: the messages that every kind takes, and the reconcile loop.
+"""The base class of all entity workflows: signals, updates and the reconcile loop.
 
-An entity is one object: its spec arrives by signal, its status is kept here, its workflow runs until the object is gone. The loop is the
-same everywhere: something changed or is due, so observe, decide, do, publish. Handlers only store what arrived; all work happens in
-`reconcile`, one pass at a time, so a worker may die between any two steps. How manifests are checked, shown and published is in the
-modules beside this one.
+An entity is one object. Its spec arrives by signal, its workflow holds its status, and
+the workflow runs until the object is gone. The loop is the same for every kind: when
+the object changes or is due, observe, decide, act, publish. Signal handlers only store
+a message. All work happens in `reconcile`, one pass at a time, so a worker may die
+between any two steps. Other modules of this package check, show and publish manifests.
 """
 
 import asyncio
@@ -23,9 +24,23 @@ from api_types import names, queues
 from api_types.base import Message
 from api_types.errors import Conflict, InvalidInput
 from api_types.messages.delivery import Delivery
-from api_types.messages.entities import CancelRequested, Delete, Force, Keep, Replace, RetryNow, SetSpec
+from api_types.messages.entities import (
+    CancelRequested,
+    Delete,
+    Force,
+    Keep,
+    Replace,
+    RetryNow,
+    SetSpec,
+)
 from api_types.messages.signals import EntitySignals, SenderSignals
-from api_types.validation.manifests import InvalidManifest, Manifest, dump, is_taken_while_deleting, load
+from api_types.validation.manifests import (
+    InvalidManifest,
+    Manifest,
+    dump,
+    is_taken_while_deleting,
+    load,
+)
 from workflows.entity import admission, periods
 from workflows.entity.arguments import problems_of
 from workflows.entity.calls.delivery import undelivered, with_delivery
@@ -52,39 +67,49 @@ from workflows.entity.state import EntityState
 from workflows.entity.timers.requeue_timer import RequeueTimer
 from workflows.entity.timers.steady_time import SteadyTime
 
-# How many request ids `describe` shows.
+# The number of request ids that `describe` shows.
 REQUESTS_SHOWN = 64
-OWNERS_PATCH = "owners-are-no-change"
 
 
 StateT = TypeVar("StateT", bound=EntityState)
 
 
 class Entity(ABC, Generic[StateT]):
-    """One object. A subclass says what its kind does in `reconcile`, and what its status shows in `status`."""
+    """The workflow of one object.
+
+    A subclass defines `reconcile` and `status` of its kind.
+    """
 
     kind: ClassVar[str]
 
     def __init__(self, state: StateT) -> None:
         check_id(self.kind)
         self.time = SteadyTime(state.time)
-        self.context = EntityContext(self.kind, state, self.publish, moment=self.time.now, clock=workflow_time)
+        self.context = EntityContext(
+            self.kind, state, self.publish, moment=self.time.now, clock=workflow_time
+        )
         self.state = state
-        self.name, self.namespace, self.title = self.context.name, self.context.namespace, self.context.title
+        self.name, self.namespace, self.title = (
+            self.context.name,
+            self.context.namespace,
+            self.context.title,
+        )
         self._publisher = Publisher(self.context)
-        self._timer = RequeueTimer(f"{self.title}: requeue", self.context.requeue, self.time)
+        self._timer = RequeueTimer(
+            f"{self.title}: requeue", self.context.requeue, self.time
+        )
         self._resync_due = False
         self.arrivals: Counter[str] = Counter()
-        # The problems of calls that a worker refused, by summary.
+        # The problems of refused activity calls, by the summary of the call.
         self._refused_calls: dict[str, str] = {}
         self._retries_requested = 0
 
-    # --- the loop ---------------------------------------------------------------------------------------------------------------------
+    # Reconcile loop
 
     async def run_until_deleted(self) -> None:
-        """Run until the object is gone."""
         self._begin()
-        # The run before may have ended while a call was refused that this one does not make.
+        # The previous run may have ended during a refused call that this run does not
+        # repeat.
         self.context.remove_condition(CALLS_ACCEPTED)
         resync = asyncio.create_task(self._resync_periodically())
         gone = False
@@ -109,10 +134,15 @@ class Entity(ABC, Generic[StateT]):
             workflow.continue_as_new(self.state, memo=memo_to_carry())
 
     def _begin(self) -> None:
-        """Give the object its uid. An update that came with the start is handled before the run begins."""
+        """Assign the uid.
+
+        The handler of an update that arrives with the start runs before `run`.
+        """
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
-        self.state.creation_timestamp = self.state.creation_timestamp or self.context.now()
+        self.state.creation_timestamp = (
+            self.state.creation_timestamp or self.context.now()
+        )
 
     async def _until_queued(self) -> None:
         if not self.context.queued:
@@ -126,17 +156,29 @@ class Entity(ABC, Generic[StateT]):
             self.request_check()
 
     def request_check(self) -> None:
-        """Find out with the next pass who was started anew, or does not run."""
+        """Schedule a check of receivers and dependents for the next pass.
+
+        The check finds workflows that were restarted or do not run.
+        """
         self._resync_due = True
         self.context.requeue()
 
     async def _resync(self) -> None:
-        """Find out who was started anew since the last time, and no longer knows what was reported; only to those it is repeated."""
+        """Find receivers that restarted since the last check, and report to them."""
         self._resync_due = False
         self.on_resync()
-        known = {workflow_id: self.state.receivers.get(workflow_id, "") for workflow_id in self.receivers()}
-        refusals = [report for _, report in sorted(self.state.deliveries.items()) if report.problem]
-        redeliveries = {names.redelivery_id(report.receiver): report for report in refusals}
+        known = {
+            workflow_id: self.state.receivers.get(workflow_id, "")
+            for workflow_id in self.receivers()
+        }
+        refusals = [
+            report
+            for _, report in sorted(self.state.deliveries.items())
+            if report.problem
+        ]
+        redeliveries = {
+            names.redelivery_id(report.receiver): report for report in refusals
+        }
         others = [*self.dependents(), *redeliveries]
         if not known and not others:
             return
@@ -148,27 +190,36 @@ class Entity(ABC, Generic[StateT]):
             local=len(known) + len(others) <= LOCAL_CALLS_MAX,
         )
         self.state.receivers = known | found.changed
-        self._forget_refusals([redeliveries[workflow_id] for workflow_id in found.missing if workflow_id in redeliveries])
-        self.on_receivers_lost([*found.changed, *(workflow_id for workflow_id in found.missing if workflow_id not in redeliveries)])
+        ended = [each for each in found.missing if each in redeliveries]
+        self._forget_refusals([redeliveries[workflow_id] for workflow_id in ended])
+        missing = [each for each in found.missing if each not in redeliveries]
+        self.on_receivers_lost([*found.changed, *missing])
 
     def _forget_refusals(self, refusals: list[Delivery]) -> None:
-        """Forget refusals whose Redelivery does not run: it was terminated, and would never report their end."""
+        """Forget refusals whose Redelivery does not run.
+
+        A terminated Redelivery reports no end.
+        """
         if refusals:
-            self.state.deliveries = {receiver: report for receiver, report in self.state.deliveries.items() if report not in refusals}
+            self.state.deliveries = {
+                receiver: report
+                for receiver, report in self.state.deliveries.items()
+                if report not in refusals
+            }
             self._show_refusals()
 
-    # --- what a kind defines ----------------------------------------------------------------------------------------------------------
+    # Hooks of the kinds
 
     @abstractmethod
     async def reconcile(self) -> bool:
-        """Run one pass: observe, decide, do. True when the object is gone."""
+        """Run one pass: observe, decide, act. Return True when the object is gone."""
 
     def status(self) -> Mapping[str, Any]:
-        """Give the kind's own status fields."""
+        """Return the status fields of the kind."""
         return {}
 
     def phase(self) -> str:
-        """Give one of the phases that every kind shares."""
+        """Return the phase; all kinds have the same phases."""
         if self.state.deleting:
             return "Deleting"
         if is_true(self.state.conditions, "Ready"):
@@ -176,67 +227,80 @@ class Entity(ABC, Generic[StateT]):
         return "Progressing" if self.state.spec else "Pending"
 
     def details(self) -> list[str]:
-        """Give more lines, in Markdown, for the Temporal UI."""
+        """Return further lines in Markdown for the Temporal UI."""
         return []
 
-    def check_signaled(self, document: dict[str, Any]) -> None:
-        """Raise InvalidManifest for what earlier workers refused, where a history has it. An update that they refused is in no history."""
-
     def with_own_replicas(self, manifest: Manifest) -> Manifest:
-        """Give a manifest whose replica count, if the kind has one, nobody chose: it leaves the count of the object as it is."""
+        """Return the manifest with the object's own replica count, if its kind has one.
+
+        The manifest does not set the count, so the count of the object stays.
+        """
         return manifest
 
     def merge_spec(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Merge a newly applied spec with fields that others own, such as a replica count set by an autoscaler."""
+        """Merge the applied spec with fields of other owners.
+
+        An autoscaler, for example, owns the replica count.
+        """
         return spec
 
     def on_manifest_changed(self, *, new_generation: bool) -> None:
-        """React to a changed spec, which makes a new generation, or to changed labels and annotations alone."""
+        """React to a new generation, or to changed labels and annotations alone."""
 
     def take_while_deleting(self, manifest: Any) -> bool:
-        """Take from a manifest what says how the object is to be deleted; False for one that is refused, as most are."""
+        """Accept a change of the deletion options; return False to refuse it."""
         del manifest
         return False
 
     def on_delete_requested(self, message: Delete) -> None:
-        """React to a request for deletion."""
+        pass
 
     def waits_for_users(self) -> bool:
-        """Whether a deletion waits for users of the object, and nothing of the object is removed yet."""
+        """Return whether the deletion waits for users and has removed nothing yet."""
         return False
 
     def on_retry_requested(self) -> None:
-        """Reset backoffs: the user wants the next attempt now."""
+        """Reset backoffs, because a user requested the next attempt."""
 
     def receivers(self) -> list[str]:
-        """Name the workflows that this object reports to or is registered at."""
+        """Return the ids of workflows that this object reports to or registers at."""
         return []
 
     def dependents(self) -> list[str]:
-        """Name the workflows that must run because of this object."""
+        """Return the ids of the workflows that must run because of this object."""
         return []
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
-        """React to receivers and dependents that do not run, or receivers that were started anew: these know nothing of this object."""
+        """React to lost receivers and dependents.
+
+        A receiver that restarted has lost the reports of this object; other lost
+        workflows do not run.
+        """
 
     def on_resync(self) -> None:
-        """Do what is due once per resync period."""
+        """Do periodic work, once per resync."""
 
     async def stop_background_tasks(self) -> None:
-        """Stop what runs in the background, before continue-as-new and at the end."""
+        """Stop background tasks before the run ends."""
 
-    # --- messages from users ----------------------------------------------------------------------------------------------------------
+    # Requests of users
 
     @handles(EntitySignals.SET_SPEC)
     def set_spec(self, message: SetSpec) -> None:
-        """Create the object or change it; a repeated request id, or the same content again, changes nothing."""
+        """Create or change the object.
+
+        A repeated request id or equal content changes nothing.
+        """
         if not self.accept_request(message.request_id):
             return
         if self.state.deleting:
             if self.take_while_deleting(message.manifest):
                 return
             self.context.record_event(
-                "Warning", "BeingDeleted", "a new spec was refused: the object is being deleted; apply it again when it is gone"
+                "Warning",
+                "BeingDeleted",
+                "a new spec was refused: the object is being deleted; "
+                "apply it again when it is gone",
             )
             return
         try:
@@ -246,15 +310,16 @@ class Entity(ABC, Generic[StateT]):
 
     @handles(EntitySignals.DELETE)
     def delete(self, message: Delete) -> None:
-        """Start the ordered teardown."""
         if message.uid and message.uid != self.state.uid:
-            # It is for an earlier object of this name, and arrived late.
+            # The request is for an earlier object of this name, and arrived late.
             return
         if not self.accept_request(message.request_id):
             return
         if not self.state.deleting:
             self.state.deletion_timestamp = self.context.now()
-            self.context.record_event("Normal", "Deleting", f"deletion requested by {message.by or 'unknown'}")
+            self.context.record_event(
+                "Normal", "Deleting", f"deletion requested by {message.by or 'unknown'}"
+            )
         self.on_delete_requested(message)
         self.context.mark_changed()
 
@@ -265,19 +330,27 @@ class Entity(ABC, Generic[StateT]):
             return
         if not self.state.deleting:
             self.context.record_event(
-                "Warning", "ForceRefused", "only the teardown of an object that is being deleted can be forced; delete it first"
+                "Warning",
+                "ForceRefused",
+                "only the teardown of an object that is being deleted can be forced; "
+                "delete it first",
             )
             return
         self.state.forced = message.scope
-        skipped = "all remaining teardown steps" if message.scope == "all" else "the current teardown step"
+        skipped = (
+            "all remaining teardown steps"
+            if message.scope == "all"
+            else "the current teardown step"
+        )
+        by, reason = message.by or "unknown", message.reason or "no reason given"
         self.context.record_event(
-            "Warning", "Forced", f"{message.by or 'unknown'} skipped {skipped}: {message.reason or 'no reason given'}"
+            "Warning", "Forced", f"{by} skipped {skipped}: {reason}"
         )
         self.context.mark_changed()
 
     @handles(EntitySignals.RETRY_NOW)
     def retry_now(self, message: RetryNow) -> None:
-        """Retry at once what waits for its next attempt."""
+        """Make pending attempts now instead of after their backoff."""
         if not self.accept_request(message.request_id):
             return
         self.state.attempts = 0
@@ -288,7 +361,7 @@ class Entity(ABC, Generic[StateT]):
 
     @handles(EntitySignals.KEEP)
     def keep(self, message: Keep) -> None:
-        """Take the deletion back, if it has removed nothing yet."""
+        """Cancel the deletion, if nothing has been removed yet."""
         if not self.accept_request(message.request_id) or not self.state.deleting:
             return
         if not self.waits_for_users():
@@ -296,22 +369,32 @@ class Entity(ABC, Generic[StateT]):
             self.context.record_event("Warning", "KeepRefused", why)
             return
         self.state.deletion_timestamp = ""
-        self.state.conditions = [row for row in self.state.conditions if row.type != "Deleting"]
+        self.state.conditions = [
+            row for row in self.state.conditions if row.type != "Deleting"
+        ]
         by = message.by or "unknown"
-        self.context.record_event("Normal", "Kept", f"{by} has taken the deletion back")
+        self.context.record_event("Normal", "Kept", f"{by} cancelled the deletion")
         self.context.mark_changed()
 
     @handles(EntitySignals.CANCEL_REQUESTED)
     def cancel_requested(self, message: CancelRequested) -> None:
-        """Refuse the cancellation of this workflow: its objects would be left on clusters, and no workflow would know of them."""
+        """Refuse the cancellation of this workflow.
+
+        A cancelled workflow would leave its objects on clusters without an owner.
+        """
         reason = f" ({message.reason})" if message.reason else ""
         self.context.record_refusal(
-            CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which deletes nothing and is ignored: delete the object instead"
+            CANCEL_REFUSED,
+            f"a request to cancel the workflow{reason} was ignored, as it would delete nothing: "
+            "delete the object instead",
         )
 
     @changes
     def replace(self, payload: Any) -> dict[str, Any]:
-        """Change the object and return it; for callers that need to know whether it was accepted."""
+        """Change the object and return it.
+
+        Callers use this update to learn whether the change was accepted.
+        """
         message = Replace.model_validate(payload)
         self._begin()
         if self.accept_request(message.request_id):
@@ -323,17 +406,23 @@ class Entity(ABC, Generic[StateT]):
 
     @checks(replace)
     def check_replace(self, payload: Any) -> None:
-        """Refuse a stale or invalid change before it is written to the history."""
+        """Refuse a stale or invalid change before the history records it."""
         try:
             message = Replace.model_validate(payload)
             if message.request_id in self.state.requests:
-                # It was accepted before, and its caller did not get the answer: `replace` gives that again, and changes nothing.
+                # An earlier attempt was accepted, but its caller missed the answer.
+                # `replace` returns the answer again and changes nothing.
                 return
             if self.state.deleting and not self._takes_while_deleting(message.manifest):
-                raise Conflict(f"{self.title} is being deleted; apply it again when it is gone")
-            if message.resource_version and not self.context.is_manifest_of(message.resource_version):
                 raise Conflict(
-                    f"{self.title} has resourceVersion {self.state.resource_version}, not {message.resource_version}: it was modified "
+                    f"{self.title} is being deleted; apply it again when it is gone"
+                )
+            if message.resource_version and not self.context.is_manifest_of(
+                message.resource_version
+            ):
+                raise Conflict(
+                    f"{self.title} has resourceVersion {self.state.resource_version}, "
+                    f"not {message.resource_version}: it was modified "
                     "since you read it; read it again and repeat your change"
                 )
             self.admitted(message.manifest)
@@ -344,9 +433,10 @@ class Entity(ABC, Generic[StateT]):
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give the object as its manifest with status, and what only programs need.
+        """Return the object as its manifest with status, and with fields for programs.
 
-        That is the request ids that it has accepted, those of them that changed it, and its version when its manifest last changed.
+        The fields are the accepted request ids, the request ids that changed the
+        object, and the version of the last change of its manifest.
         """
         return {
             **self.manifest(),
@@ -357,103 +447,140 @@ class Entity(ABC, Generic[StateT]):
 
     @workflow.query
     def waiting(self) -> list[str]:
-        """List what the object waits for."""
+        """Return the list of reasons why the object waits."""
         return waiting_for(self.state.conditions, deleting=self.state.deleting)
 
-    # --- the object -------------------------------------------------------------------------------------------------------------------
+    # State of the object
 
     @handles(SenderSignals.DELIVERY)
     def delivery(self, message: Delivery) -> None:
-        """Another workflow takes no signals of this one, or takes them again."""
+        """Record whether a receiver refuses signals of this object."""
         self.state.deliveries = with_delivery(self.state.deliveries, message)
         self._show_refusals()
 
     def _show_refusals(self) -> None:
-        refusing = [undelivered(report) for _, report in sorted(self.state.deliveries.items()) if report.problem]
+        refusing = [
+            undelivered(report)
+            for _, report in sorted(self.state.deliveries.items())
+            if report.problem
+        ]
         if refusing:
-            self.context.set_condition(SIGNALS_DELIVERED, FALSE, RECEIVER_REFUSES, "; ".join(refusing))
+            self.context.set_condition(
+                SIGNALS_DELIVERED, FALSE, RECEIVER_REFUSES, "; ".join(refusing)
+            )
         else:
             self.context.remove_condition(SIGNALS_DELIVERED)
         self.publish()
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
-        """Record a signal whose argument could not be read. A signal cannot be refused, so this becomes an event, or a condition."""
-        self.context.record_refusal(MALFORMED, f"a {message.__name__} message was ignored: {problems}")
+        """Record a signal with an unreadable argument as an event or a condition.
+
+        A signal cannot be refused.
+        """
+        self.context.record_refusal(
+            MALFORMED, f"a {message.__name__} message was ignored: {problems}"
+        )
         if self.state.spec is None:
             admission.refuse(self.context, problems)
 
     def call_refused(self, summary: str, problem: str) -> None:
-        """Show that a call is refused, and is made again."""
+        """Show the refusal of an activity call that is being retried."""
         self._refused_calls[summary] = problem
         self._show_refused_calls()
 
     def call_accepted(self, summary: str) -> None:
-        """Show it no more."""
         self._refused_calls.pop(summary, None)
         self._show_refused_calls()
 
     async def before_next_call(self, delay: timedelta) -> None:
-        """Wait for so long, or until a user wants the next attempt now."""
+        """Wait for the delay, or until a user requests the next attempt."""
         before = self._retries_requested
         with contextlib.suppress(TimeoutError):
-            await workflow.wait_condition(lambda: self._retries_requested != before, timeout=delay, timeout_summary=NEXT_CALL)
+            await workflow.wait_condition(
+                lambda: self._retries_requested != before,
+                timeout=delay,
+                timeout_summary=NEXT_CALL,
+            )
 
     def _show_refused_calls(self) -> None:
         if self._refused_calls:
             summary, problem = min(self._refused_calls.items())
-            message = f"{summary}: {problem}. It is tried again; upgrade the workers that serve {queues.WORKFLOWS}"
+            message = (
+                f"{summary}: {problem}. The call is retried; "
+                f"upgrade the workers that serve {queues.WORKFLOWS}"
+            )
             self.context.set_condition(CALLS_ACCEPTED, FALSE, CALL_REFUSED, message)
         else:
             self.context.remove_condition(CALLS_ACCEPTED)
         self.publish()
 
     def accept_request(self, request_id: str) -> bool:
-        """Remember the id of a request; False when it was accepted before."""
+        """Remember a request id. Return False if it was accepted before."""
         return admission.accept_request(self.state, request_id)
 
     def admitted(self, document: Any) -> Manifest:
-        """Check a manifest against this object's identity and present state."""
-        return admission.admitted(self.context, document, None if self.state.spec is None else self.manifest())
+        """Check a manifest against the identity and the present state of the object."""
+        return admission.admitted(
+            self.context, document, None if self.state.spec is None else self.manifest()
+        )
 
     def _takes_while_deleting(self, document: Any) -> bool:
-        """Whether a manifest changes nothing but what an object takes while it is being deleted. Raises InvalidManifest."""
-        return self.state.spec is not None and is_taken_while_deleting(load(self.manifest()), self.admitted(document))
+        """Return whether a manifest changes only the options of a deletion.
+
+        Raises InvalidManifest.
+        """
+        return self.state.spec is not None and is_taken_while_deleting(
+            load(self.manifest()), self.admitted(document)
+        )
 
     def _accept(self, message: SetSpec | Replace) -> None:
-        """Store the manifest of a request, and whether that changed anything. Raises InvalidManifest."""
+        """Store the manifest of a request. Raises InvalidManifest."""
         before = self.state.written
         manifest = self.admitted(message.manifest)
-        if isinstance(message, SetSpec):
-            self.check_signaled(message.manifest)
-        elif message.keeps_replicas:
+        if not isinstance(message, SetSpec) and message.keeps_replicas:
             manifest = self.with_own_replicas(manifest)
         self.accept(manifest, message.by, message.reason)
         if self.state.written != before:
-            self.state.changing_requests = [*self.state.changing_requests, message.request_id][-REQUESTS_SHOWN:]
+            self.state.changing_requests = [
+                *self.state.changing_requests,
+                message.request_id,
+            ][-REQUESTS_SHOWN:]
 
     def accept(self, manifest: Manifest, by: str, reason: str) -> None:
-        """Store a checked manifest; a spec that changes nothing makes no new generation. A kind may record the reason."""
+        """Store a checked manifest.
+
+        An equal spec makes no new generation. A kind may record the reason.
+        """
         del reason
         document, before = dump(manifest), self.state.generation
         written = admission.without_owners(self.state.written)
-        if not admission.store(self.context, document["metadata"], self.merge_spec(document["spec"])):
+        if not admission.store(
+            self.context, document["metadata"], self.merge_spec(document["spec"])
+        ):
             return
-        if admission.without_owners(self.state.written) == written and workflow.patched(OWNERS_PATCH):
-            # Who owns which fields says nothing about the object: nothing is retried, and no event displaces one that does.
+        if admission.without_owners(self.state.written) == written:
+            # Field owners do not change the object, so no attempt is repeated and no
+            # event is recorded.
             self.context.mark_changed()
             return
         new_generation = self.state.generation != before
         self.on_manifest_changed(new_generation=new_generation)
         if by and new_generation:
-            self.context.record_event("Normal", "SpecChanged", f"generation {self.state.generation} was written by {by}")
+            self.context.record_event(
+                "Normal",
+                "SpecChanged",
+                f"generation {self.state.generation} was written by {by}",
+            )
         elif by:
-            self.context.record_event("Normal", "MetadataChanged", f"labels or annotations changed by {by}")
+            self.context.record_event(
+                "Normal", "MetadataChanged", f"labels or annotations changed by {by}"
+            )
         self.context.mark_changed()
 
     def manifest(self) -> dict[str, Any]:
-        """Give the object as its manifest, with status."""
+        """Return the manifest of the object, with status."""
         return manifest_of(self.context, self.phase(), self.status())
 
     def publish(self) -> None:
-        """Show phase and readiness to visibility, and the details to the Temporal UI."""
+        """Publish phase and readiness as search attributes, and details for the UI."""
         self._publisher.publish(self.phase(), self.details())

@@ -1,4 +1,7 @@
-"""The last failure of an activity, as entities keep it to show it in conditions, and how long to wait after it."""
+"""The last failure of an activity, and how long to wait after it.
+
+Entities keep the failure to show it in conditions.
+"""
 
 from datetime import timedelta
 from typing import NamedTuple
@@ -9,45 +12,65 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutType
 from api_types.errors import ClusterUnreachable, error_message, error_type, is_permanent
 from workflows.entity import backoff
 
-# What a workflow gets of a local activity that failed: what was raised in it, without the ActivityError that is around that of others.
+# A local activity that fails raises its own error. Other activities wrap it in an
+# ActivityError.
 LOCAL_FAILURES = (ActivityError, ApplicationError)
 
 
 class Failure(NamedTuple):
-    """Type and message of an error; both are empty when nothing failed. In JSON a list of the two."""
+    """The type and message of an error.
+
+    Both are empty without a failure. In JSON it is a list of the two.
+    """
 
     type: str = ""
     message: str = ""
 
     @property
     def is_unreachable(self) -> bool:
-        """Tell whether the cluster did not answer."""
+        """Return whether the cluster did not answer."""
         return self.type == ClusterUnreachable.__name__
 
 
 NO_FAILURE = Failure()
 
-# The type of a failure, and the reason of a condition: a task that no worker took.
+# The type of a failure, and the reason of a condition: no worker took the task.
 WAITING_FOR_WORKER = "WaitingForWorker"
 
 
 def was_never_started(error: BaseException) -> bool:
-    """Tell whether an activity failed because no worker took it within its schedule-to-start timeout."""
+    """Return whether no worker took an activity in time.
+
+    The limit is its schedule-to-start timeout.
+    """
     cause = error.cause if isinstance(error, ActivityError) else None
-    return isinstance(cause, exceptions.TimeoutError) and cause.type is TimeoutType.SCHEDULE_TO_START
+    return (
+        isinstance(cause, exceptions.TimeoutError)
+        and cause.type is TimeoutType.SCHEDULE_TO_START
+    )
 
 
-def failure_of(error: BaseException, default_type: str = ClusterUnreachable.__name__) -> Failure:
-    """Give what failed in an activity; `default_type` is for failures without a type of ours, such as a timeout."""
+def failure_of(
+    error: BaseException, default_type: str = ClusterUnreachable.__name__
+) -> Failure:
+    """Return the failure of an activity.
+
+    `default_type` is for errors without a type of this project, such as a timeout.
+    """
     if isinstance(error, ActivityError) and was_never_started(error):
         message = (
-            f"no worker took {error.activity_type} in time: the task queues of the cluster are not served, or all slots are taken; "
-            "the conditions of the InferenceCluster tell which"
+            f"no worker took {error.activity_type} in time: no worker serves the task queues "
+            "of the cluster, or all slots are taken; "
+            "the conditions of the InferenceCluster show the cause"
         )
         return Failure(WAITING_FOR_WORKER, message)
     return Failure(error_type(error) or default_type, error_message(error))
 
 
 def backoff_after(failure: Failure, attempt: int) -> timedelta:
-    """Give the wait before the next attempt: long if only a new spec can fix it."""
-    return backoff.permanent(attempt) if is_permanent(failure.type) else backoff.transient(attempt)
+    """Return the wait before the next attempt; long if only a new spec can help."""
+    return (
+        backoff.permanent(attempt)
+        if is_permanent(failure.type)
+        else backoff.transient(attempt)
+    )

@@ -1,7 +1,8 @@
-"""Signal handlers that take a message of the table of signals.
+"""Signal handlers that receive the messages of the signal table.
 
-A signal cannot be refused by its receiver, and a handler that raises blocks its workflow. So whatever arrives is taken; what is not the
-message of that signal goes to `refuse_malformed` in place of the handler.
+A receiver cannot refuse a signal, and a handler that raises blocks its workflow. So a
+handler accepts every payload. A payload that is not the message of the signal goes to
+`refuse_malformed` instead.
 """
 
 from collections import Counter
@@ -13,17 +14,23 @@ from temporalio import workflow
 
 from api_types.base import Message
 from api_types.messages.delivery import MessageT, Signal
-from workflows.entity.arguments import UnusableMessage, problems_of, read_request, read_signal, taking_raw
+from workflows.entity.arguments import (
+    UnusableMessage,
+    problems_of,
+    read_request,
+    read_signal,
+    taking_raw,
+)
 
 
 class SignalHandler(Protocol):
     """A workflow with handlers of typed signals."""
 
     arrivals: Counter[str]
-    """How many encrypted payloads of each id this run was sent."""
+    """The number of encrypted payloads of each id that this run has received."""
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
-        """Record that a signal's argument was not such a message."""
+        """Record that the argument of a signal was not a `message`."""
 
 
 HandlerT = TypeVar("HandlerT", bound=SignalHandler)
@@ -31,10 +38,17 @@ WorkflowT = TypeVar("WorkflowT")
 AnswerT = TypeVar("AnswerT")
 
 
-def handles(signal: Signal[Any, MessageT]) -> Callable[[Callable[[HandlerT, MessageT], None]], Callable[[HandlerT, Any], None]]:
-    """Register a method as the handler of a signal, under the name that the table gives it; the method gets the message, read."""
+def handles(
+    signal: Signal[Any, MessageT],
+) -> Callable[[Callable[[HandlerT, MessageT], None]], Callable[[HandlerT, Any], None]]:
+    """Register a method as the handler of a signal of the table.
 
-    def register(handler: Callable[[HandlerT, MessageT], None]) -> Callable[[HandlerT, Any], None]:
+    The method receives the parsed message.
+    """
+
+    def register(
+        handler: Callable[[HandlerT, MessageT], None],
+    ) -> Callable[[HandlerT, Any], None]:
         def read(self: HandlerT, payload: Any) -> None:
             try:
                 message = signal.parse(payload)
@@ -47,19 +61,29 @@ def handles(signal: Signal[Any, MessageT]) -> Callable[[Callable[[HandlerT, Mess
     return register
 
 
-def receives(signal: Signal[Any, Any]) -> Callable[[Callable[[HandlerT, Any], None]], Callable[[HandlerT, Any], None]]:
-    """Register a method as the receiver of a signal that is read later; the method gets whatever JSON arrived."""
+def receives(
+    signal: Signal[Any, Any],
+) -> Callable[[Callable[[HandlerT, Any], None]], Callable[[HandlerT, Any], None]]:
+    """Register a method as the receiver of a signal that is parsed later.
 
-    def register(receiver: Callable[[HandlerT, Any], None]) -> Callable[[HandlerT, Any], None]:
+    The method receives the JSON value.
+    """
+
+    def register(
+        receiver: Callable[[HandlerT, Any], None],
+    ) -> Callable[[HandlerT, Any], None]:
         return _registered(signal, receiver, receiver)
 
     return register
 
 
-def answers(query: Callable[[WorkflowT, Any], AnswerT]) -> Callable[[WorkflowT, Any], AnswerT]:
-    """Register a method as a query with an argument; whoever sends something else gets that in words.
+def answers(
+    query: Callable[[WorkflowT, Any], AnswerT],
+) -> Callable[[WorkflowT, Any], AnswerT]:
+    """Register a method as a query with an argument.
 
-    The method gets whatever JSON was sent, None for none, and raises InvalidInput where it cannot use that.
+    The method receives the JSON value, or None without one. It raises InvalidInput if
+    it cannot use the value, and the caller receives the error.
     """
 
     def take(self: WorkflowT, payloads: Sequence[Any]) -> AnswerT:
@@ -68,8 +92,14 @@ def answers(query: Callable[[WorkflowT, Any], AnswerT]) -> Callable[[WorkflowT, 
     return workflow.query(name=query.__name__)(taking_raw(query, take))
 
 
-def changes(update: Callable[[WorkflowT, Any], AnswerT]) -> Callable[[WorkflowT, Any], AnswerT]:
-    """Register a method as an update; it gets whatever JSON was sent, None for none. Its validator is registered with `checks`."""
+def changes(
+    update: Callable[[WorkflowT, Any], AnswerT],
+) -> Callable[[WorkflowT, Any], AnswerT]:
+    """Register a method as an update.
+
+    It receives the JSON value, or None without one. Register its validator with
+    `checks`.
+    """
 
     def take(self: WorkflowT, payloads: Sequence[Any]) -> AnswerT:
         return update(self, read_request(payloads))
@@ -78,21 +108,33 @@ def changes(update: Callable[[WorkflowT, Any], AnswerT]) -> Callable[[WorkflowT,
     return cast("Callable[[WorkflowT, Any], AnswerT]", registered)
 
 
-def checks(update: Any) -> Callable[[Callable[[WorkflowT, Any], None]], Callable[[WorkflowT, Any], None]]:
-    """Register a method as the validator of an update: what it raises its caller gets, and the history does not change."""
+def checks(
+    update: Any,
+) -> Callable[[Callable[[WorkflowT, Any], None]], Callable[[WorkflowT, Any], None]]:
+    """Register a method as the validator of an update.
 
-    def register(check: Callable[[WorkflowT, Any], None]) -> Callable[[WorkflowT, Any], None]:
+    The caller receives its error, and the history does not change.
+    """
+
+    def register(
+        check: Callable[[WorkflowT, Any], None],
+    ) -> Callable[[WorkflowT, Any], None]:
         def take(self: WorkflowT, payloads: Sequence[Any]) -> None:
             check(self, read_request(payloads))
 
-        validator: Callable[[WorkflowT, Any], None] = update.validator(taking_raw(check, take))
+        validator: Callable[[WorkflowT, Any], None] = update.validator(
+            taking_raw(check, take)
+        )
         return validator
 
     return register
 
 
 def check_spec(model: type[BaseModel], spec: Any) -> None:
-    """Check a spec that another entity sent: the pass that reads it could not go on without what is missing. Raises `UnusableMessage`."""
+    """Check a spec that another entity sent.
+
+    Without a required field, the next pass would fail. Raises `UnusableMessage`.
+    """
     try:
         model.model_validate(spec)
     except ValidationError as error:
@@ -100,7 +142,9 @@ def check_spec(model: type[BaseModel], spec: Any) -> None:
 
 
 def _registered(
-    signal: Signal[Any, Any], method: Callable[[HandlerT, Any], None], read: Callable[[HandlerT, Any], None]
+    signal: Signal[Any, Any],
+    method: Callable[[HandlerT, Any], None],
+    read: Callable[[HandlerT, Any], None],
 ) -> Callable[[HandlerT, Any], None]:
     def take(self: HandlerT, payloads: Sequence[Any]) -> None:
         try:
@@ -110,6 +154,9 @@ def _registered(
 
     # The description is shown in the Temporal UI, where a user may send the signal.
     description = f"{signal.message.__name__}: {method.__doc__ or ''}"
-    # A handler only stores, without waiting; one that has not begun when its workflow fails at its start has nothing to finish.
+    # A handler stores a message without waiting. If the workflow fails at its start, a
+    # handler that has not begun has nothing to finish.
     abandoned = workflow.HandlerUnfinishedPolicy.ABANDON
-    return workflow.signal(name=signal.name, description=description, unfinished_policy=abandoned)(taking_raw(method, take))
+    return workflow.signal(
+        name=signal.name, description=description, unfinished_policy=abandoned
+    )(taking_raw(method, take))

@@ -1,6 +1,7 @@
-"""An entity as the Kubernetes-shaped object that users read: metadata, spec and status.
+"""The Kubernetes-shaped manifest of an entity: metadata, spec and status.
 
-Only the fields that all kinds share are filled in here; a kind adds its own status fields.
+This module fills in the fields that all kinds share. Each kind adds its own status
+fields.
 """
 
 from collections.abc import Mapping
@@ -11,8 +12,10 @@ from workflows.entity.context import EntityContext
 from workflows.entity.state import EntityState
 
 
-def manifest_of(context: EntityContext[EntityState], phase: str, status: Mapping[str, Any]) -> dict[str, Any]:
-    """Give the object as its manifest; `status` has the fields of its kind."""
+def manifest_of(
+    context: EntityContext[EntityState], phase: str, status: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the manifest of the object. `status` holds the fields of its kind."""
     state = context.state
     shown: dict[str, Any] = {
         "observedGeneration": state.observed_generation,

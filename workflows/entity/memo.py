@@ -7,8 +7,12 @@ from temporalio import workflow
 
 
 def memo_to_carry() -> Mapping[str, Any] | None:
-    """Give the memo for the next run, which encrypts it anew: the server would carry it as it is, under a key that is to be removed."""
+    """Return the memo for the next run.
+
+    The next run encrypts it with the current key. The server would carry it under the
+    old key, which may be removed.
+    """
     try:
         return workflow.memo()
-    except Exception:  # noqa: BLE001 - whoever started it wrote the memo; the server carries what cannot be read
+    except Exception:  # noqa: BLE001 - the server carries an unreadable memo
         return None

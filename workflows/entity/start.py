@@ -1,10 +1,12 @@
-"""How a workflow was started: under which id, and with which arguments.
+"""Checks of the id and the arguments with which a workflow was started.
 
-Whoever may start workflows may start one of ours under any id, with anything. What is raised of that must be a failure of the workflow: any
-other error fails its first task again and again, and the id is held for ever by a run that answers nothing.
+A client that may start workflows can start these workflows under any id, with any
+arguments. An error about these must fail the workflow. Any other error would fail its
+first task again and again, and a run that answers nothing would hold the id
+indefinitely.
 
-A state is believed only if the run before has carried it. In one that a Temporal client made up anything may stand: the
-connection of another object, or a credential that is none of its namespace.
+A state is trusted only if the previous run has carried it. A Temporal client may send a
+state with the connection of another object, or with a credential of another namespace.
 """
 
 from collections.abc import Sequence
@@ -23,56 +25,87 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def check_id(kind: str) -> None:
-    """Check that this workflow has the id of an object of its kind. Raises InvalidInput."""
-    workflow_id, namespace = workflow.info().workflow_id, ["<namespace>"] if BY_KIND[kind].namespaced else []
+    """Check that this workflow has a valid id for its kind. Raises InvalidInput."""
+    workflow_id, namespace = (
+        workflow.info().workflow_id,
+        ["<namespace>"] if BY_KIND[kind].namespaced else [],
+    )
     prefix, *parts = workflow_id.split("/")
     try:
         check_names(("id", part) for part in parts)
     except ValueError as error:
         raise InvalidInput(str(error)) from error
     if prefix != kind.lower() or len(parts) != len(namespace) + 1:
-        raise InvalidInput(f'id: must be {"/".join([kind.lower(), *namespace, "<name>"])} for a {kind}, got "{workflow_id}"')
-    # What runs already goes on, although a later release may reserve its namespace.
-    if namespace and is_reserved_namespace(parts[0]) and not is_continued(workflow.info()):
-        raise InvalidInput(f'id: namespace "{parts[0]}" belongs to the platform; use a namespace of your own')
+        pattern = "/".join([kind.lower(), *namespace, "<name>"])
+        raise InvalidInput(f'id: must be {pattern} for a {kind}, got "{workflow_id}"')
+    # A running object continues, although a later release may reserve its namespace.
+    if (
+        namespace
+        and is_reserved_namespace(parts[0])
+        and not is_continued(workflow.info())
+    ):
+        raise InvalidInput(
+            f'id: namespace "{parts[0]}" belongs to the platform; '
+            "use a namespace of your own"
+        )
 
 
 def check_only_id(kind: str, only: str) -> None:
-    """Check that this workflow has the one id that its kind has. Raises InvalidInput."""
+    """Check that this workflow has the only id of its kind. Raises InvalidInput."""
     if (workflow_id := workflow.info().workflow_id) != only:
-        raise InvalidInput(f'id: must be {only} for the {kind}, of which there is one, got "{workflow_id}"')
+        raise InvalidInput(
+            f'id: must be {only}, the id of the only {kind}, got "{workflow_id}"'
+        )
 
 
 def is_continued(info: workflow.Info) -> bool:
-    """Tell whether the run before has made the arguments of this one.
+    """Return whether the previous run has made the arguments of this run.
 
-    A retry and a run of a cron schedule name the run before it too, but get the arguments of whoever started that one.
+    A retry and a run of a cron schedule have a previous run too, but receive the
+    arguments of the original start.
     """
     return bool(info.continued_run_id) and info.attempt == 1 and not info.cron_schedule
 
 
-def read_carried(arguments: Sequence[Any], model: type[ModelT], number: int = 0, most: int = 1) -> ModelT | None:
-    """Read what the run before carried as the argument of that number, of at most so many; None if nothing. Raises InvalidInput.
+def is_reset(info: workflow.Info) -> bool:
+    """Return whether an operator reset the workflow in its first run.
 
-    A first run has nothing that was carried: its arguments are null or missing.
+    The effects of the tasks after that point remain, and the state does not know them.
+    """
+    return info.run_id != info.first_execution_run_id and not info.continued_run_id
+
+
+def read_carried(
+    arguments: Sequence[Any], model: type[ModelT], number: int = 0, most: int = 1
+) -> ModelT | None:
+    """Read the carried state at an argument position; return None without one.
+
+    There may be at most `most` arguments. Raises InvalidInput.
+
+    A first run carries nothing: its arguments are null or missing.
     """
     argument = _argument(arguments, number, most)
     if argument is not None and not is_continued(workflow.info()):
         raise InvalidInput(
-            f"start argument {number + 1}: must be null; only a run that continues another one has a state. "
-            "Start it without, and send its spec or its messages by signal"
+            f"start argument {number + 1}: must be null; only a continued run has a state. "
+            "Start the workflow without arguments, and send its spec or messages by signal"
         )
     return _read(argument, model, number)
 
 
 def read_first(arguments: Sequence[Any], model: type[ModelT]) -> ModelT | None:
-    """Read the only argument with which a kind is started that needs one; None if it is null or missing. Raises InvalidInput."""
+    """Read the only argument of a workflow whose start requires one.
+
+    Return None if it is null or missing. Raises InvalidInput.
+    """
     return _read(_argument(arguments, 0, most=1), model, 0)
 
 
 def _argument(arguments: Sequence[Any], number: int, most: int) -> Any:
     if len(arguments) > most:
-        raise InvalidInput(f"start arguments: there are {len(arguments)}, and at most {most} are read")
+        raise InvalidInput(
+            f"start arguments: expected at most {most}, got {len(arguments)}"
+        )
     return arguments[number] if number < len(arguments) else None
 
 
@@ -82,4 +115,6 @@ def _read(argument: Any, model: type[ModelT], number: int) -> ModelT | None:
     try:
         return model.model_validate(argument)
     except ValidationError as error:
-        raise InvalidInput(f"start argument {number + 1}: {problems_of(error)}") from error
+        raise InvalidInput(
+            f"start argument {number + 1}: {problems_of(error)}"
+        ) from error

@@ -1,4 +1,4 @@
-"""What every entity carries from run to run."""
+"""The state that every entity carries from run to run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,30 +9,44 @@ from pydantic.alias_generators import to_camel
 from api_types.messages.delivery import Delivery
 from api_types.resources.status import Condition, EventRecord, LeftBehind
 
-# What is left behind on clusters is listed for people, on an object that may exist for years: the newest objects are enough.
+# Users read the list of left-behind objects, and an object may exist for years. The
+# newest items are enough.
 LEFT_BEHIND_KEPT = 200
 
 
 class EntityState(BaseModel):
-    """All that an entity knows; continue-as-new carries it whole.
+    """The state of an entity, which continue-as-new carries.
 
-    `requests`: the ids of those that were accepted; `changing_requests`: the last of those that changed the manifest. `receivers`: the
-    workflows that it reports to or is registered at, with the first run of each when that was last checked. `published`: the phase and
-    readiness in its search attributes; empty while they are those of the start. `published_version`: the resource version there.
-    `manifest_version`: the resource version with the last change of labels, annotations or spec; 0 if an earlier release made that.
-    `registration`: number of its last registration at another object, or of another message that was numbered with these. `time`: of the
-    end of the last run (`SteadyTime`). `deliveries`: the last report of each receiver that took no signals of this object.
+    Attributes:
+        requests: the ids of accepted requests.
+        changing_requests: the ids of the last requests that changed the manifest.
+        receivers: the first run of each workflow that this object reports to or
+            registers at, as of the last check.
+        published: phase and readiness in the search attributes; empty while these
+            are unchanged since the start.
+        published_version: the resource version in the search attributes.
+        manifest_version: the resource version of the last change of labels,
+            annotations or spec; 0 if an earlier release made the change.
+        registration: the number of the last message in the series of registrations.
+        time: the time at the end of the last run (see `SteadyTime`).
+        deliveries: the last report about each receiver that refused signals.
+
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+    )
 
     uid: str = ""
     generation: int = 0
-    resource_version: int = Field(default=0, alias="revision")
+    resource_version: int = 0
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
-    creation_timestamp: str = Field(default="", alias="created")
-    deletion_timestamp: str = Field(default="", alias="deleted")
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
     spec: dict[str, Any] | None = None
     observed_generation: int = 0
     conditions: list[Condition] = Field(default_factory=list)
@@ -52,19 +66,20 @@ class EntityState(BaseModel):
 
     @property
     def written(self) -> tuple[dict[str, str], dict[str, str], dict[str, Any] | None]:
-        """Give what a manifest sets: labels, annotations and spec."""
+        """Return the fields that a manifest sets: labels, annotations and spec."""
         return self.labels, self.annotations, self.spec
 
     @property
     def deleting(self) -> bool:
-        """Whether the deletion of the object was requested."""
+        """Return whether the deletion of the object was requested."""
         return bool(self.deletion_timestamp)
 
     def add_left_behind(self, items: Sequence[LeftBehind]) -> None:
-        """List objects that stay on a cluster; what is left behind once more moves to the end."""
-        self.left_behind = [*(item for item in self.left_behind if item not in items), *items][-LEFT_BEHIND_KEPT:]
+        """Add objects that stay on a cluster.
 
-
-def none_if_empty(value: Any) -> Any:
-    """Read an empty value, which earlier versions carried, as None."""
-    return value or None
+        An object that is already listed moves to the end.
+        """
+        self.left_behind = [
+            *(item for item in self.left_behind if item not in items),
+            *items,
+        ][-LEFT_BEHIND_KEPT:]

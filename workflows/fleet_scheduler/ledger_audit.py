@@ -1,4 +1,7 @@
-"""The periodic recount of the ledger. A difference is a bug in the scheduler, and is logged and shown."""
+"""The periodic recount of the ledger.
+
+A difference is a bug in the scheduler. It is logged and shown.
+"""
 
 from temporalio import workflow
 
@@ -10,38 +13,47 @@ from workflows.fleet_scheduler.cache.carry_over import audit_ledger
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.live_cache import read_live
 
-# What may be recounted while a query waits.
+# The largest ledger that is recounted while a query waits.
 QUERY_ENTRIES_MAX = 10_000
 
 
 class LedgerAudit:
-    """When the ledger is recounted, and what the last recount found."""
+    """The schedule of the recounts, and the result of the last one."""
 
     def __init__(self, cache: SchedulerCache) -> None:
         self._cache = cache
         self.is_due = False
 
     async def repeat(self) -> None:
-        """Make a recount due every period, for ever."""
+        """Request a recount once per period, until cancelled."""
         while True:
             self.is_due = self._cache.fleet.ledger.size > 0
             await workflow.sleep(periods.LEDGER_AUDIT, summary="recount the ledger")
 
     async def run_if_due(self) -> None:
-        """Compare the ledger with one that is rebuilt from its entries."""
+        """Compare the ledger with a recount of its entries."""
         if not self.is_due:
             return
         self.is_due = False
         state = self._cache.state
         try:
-            options = activity_options.local(activity_options.WHOLE_CACHE, "recount the ledger")
-            state.audit = await read_live(audit_ledger, self._cache, lambda live: live, options)
+            options = activity_options.local(
+                activity_options.WHOLE_CACHE, "recount the ledger"
+            )
+            state.audit = await read_live(
+                audit_ledger, self._cache, lambda live: live, options
+            )
         except LOCAL_FAILURES as error:
             state.audit = [f"the ledger could not be recounted: {error_message(error)}"]
         for difference in state.audit:
-            workflow.logger.error("the ledger differs from a recount", extra={"difference": difference})
+            workflow.logger.error(
+                "the ledger differs from a recount", extra={"difference": difference}
+            )
 
     def differences(self) -> list[str]:
-        """Give the differences of a recount made now, or, of a large ledger, those of the last periodic one."""
+        """Return the differences of a new recount of a small ledger.
+
+        For a large ledger, return the result of the last periodic recount.
+        """
         ledger_is_small = self._cache.fleet.ledger.size <= QUERY_ENTRIES_MAX
         return self._cache.fleet.audit() if ledger_is_small else self._cache.state.audit

@@ -1,4 +1,4 @@
-"""The local activities of the scheduler, which read the live cache of its run."""
+"""The local activities of the scheduler that read the live cache of its run."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -22,16 +22,19 @@ async def read_live(
     argument: Callable[[CacheVersion], ArgumentT],
     options: LocalActivityConfig,
 ) -> ResultT:
-    """Execute a local activity on the cache as it is. Raises one of `LOCAL_FAILURES`.
+    """Execute a local activity on the present cache.
 
-    A replay of this run in the same process has a cache of its own, which takes the place of this one until it is registered again.
+    A replay of this run in the same process has its own cache, which replaces this one
+    until it is registered again. Raises one of `LOCAL_FAILURES`.
     """
     run_id = workflow.info().run_id
     while True:
         cache_registry.register(run_id, cache)
         try:
             return await workflow.execute_local_activity(
-                activity, argument(CacheVersion(run_id=run_id, version=cache.fleet.version)), **options
+                activity,
+                argument(CacheVersion(run_id=run_id, version=cache.fleet.version)),
+                **options,
             )
         except LOCAL_FAILURES as error:
             if error_type(error) != StaleSnapshot.__name__:

@@ -1,8 +1,9 @@
 """Past decisions of the scheduler, from the history of one of its runs.
 
-A history has all that a decision was made from: the state that the run began with, every message since, and what activities gave. The
-decisions themselves are the results of the local activity `decide`. So nothing is recorded for this: the run is replayed, which builds the
-cache as it was at each decision, and an interceptor reads the inputs there, before the recorded result comes back.
+A history contains all inputs of a decision: the state at the start of the run, every
+message since, and the results of activities. The decisions are the results of the local
+activity `decide`. So nothing else is recorded: a replay of the run builds the cache of
+each decision, and an interceptor reads the inputs before the recorded result returns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +23,17 @@ from api_types.errors import StaleSnapshot, error_message, error_type
 from api_types.messages.scheduling import PlacementRequest
 from api_types.payloads.packing import expand
 from scheduler import Decision, Fleet, InputsDigest, ScheduleRequest, decide, from_wire
-from workflows.fleet_scheduler.decide_activity import DECIDE_NAME, DecideBatch, Decided, schedule_request
+from workflows.fleet_scheduler.decide_activity import (
+    DECIDE_NAME,
+    DecideBatch,
+    Decided,
+    schedule_request,
+)
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a request was answered with: a decision, or why it could not be decided."""
+class DecisionOutcome:
+    """The answer to a request: a decision, or why the request could not be decided."""
 
     decision: Decision | None = None
     problem: str = ""
@@ -35,14 +41,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class RecordedDecision:
-    """One request as it was decided.
+    """One decided request.
 
     Attributes:
-        batch: the number of the batch in its run, from 1; `position`: that of the request in its batch.
-        now: the time that the decision was made with, in ms.
-        inputs: the digest of what the decision was made from.
-        version: that of the scheduler which decided.
-        again: what is decided now from the same inputs; None unless it was asked for.
+        batch: the number of the batch in its run, from 1.
+        position: the position of the request in its batch.
+        now: the time of the decision in milliseconds.
+        inputs: the digest of the inputs of the decision.
+        version: the version of the scheduler that decided.
+        again: the present decision on the same inputs; None unless requested.
 
     """
 
@@ -52,18 +59,21 @@ class RecordedDecision:
     now: int
     inputs: str
     version: str
-    recorded: Outcome
-    again: Outcome | None = None
+    recorded: DecisionOutcome
+    again: DecisionOutcome | None = None
 
 
 Wanted = Callable[[int, int, PlacementRequest], bool]
-"""Whether the decision about a request is read, by the number of its batch and its position there."""
+"""Returns whether to read a decision, by the number of its batch, its position there
+and its request.
+"""
 
 
 class DecisionReader(Interceptor):
-    """Reads decisions while a run is replayed; `found` has those that are wanted, in the order in which they were made.
+    """Reads decisions while a run is replayed.
 
-    With `again` each is also made once more, by the code of this program.
+    `found` has the wanted decisions, in the order in which they were made. With
+    `again`, the code of this program makes each decision once more.
     """
 
     def __init__(self, wanted: Wanted, *, again: bool = False) -> None:
@@ -73,8 +83,10 @@ class DecisionReader(Interceptor):
         self._again = again
         self._digest = InputsDigest()
 
-    def workflow_interceptor_class(self, input: WorkflowInterceptorClassInput) -> type[WorkflowInboundInterceptor]:  # noqa: A002, ARG002 - the SDK's name
-        """See the base class."""
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002, ARG002 - the SDK's name
+    ) -> type[WorkflowInboundInterceptor]:
         reader = self
 
         class _Inbound(WorkflowInboundInterceptor):
@@ -83,8 +95,13 @@ class DecisionReader(Interceptor):
 
         return _Inbound
 
-    def begin(self, batch: DecideBatch, fleet: Fleet) -> Callable[[Decided | None, BaseException | None], None]:
-        """Read the inputs of a batch, before the fleet changes; what it gives takes the result."""
+    def begin(
+        self, batch: DecideBatch, fleet: Fleet
+    ) -> Callable[[Decided | None, BaseException | None], None]:
+        """Read the inputs of a batch, before the fleet changes.
+
+        The returned function takes the result of the batch.
+        """
         self.batches += 1
         number = self.batches
         read: dict[str, RecordedDecision] = {}
@@ -99,47 +116,83 @@ class DecisionReader(Interceptor):
                 continue
             again = None
             if self._again:
-                again = Outcome(problem=problem) if problem else _decided_again(fleet, requests, batch.now)
+                again = (
+                    DecisionOutcome(problem=problem)
+                    if problem
+                    else _decided_again(fleet, requests, batch.now)
+                )
             inputs = self._digest.of(fleet, requests)
-            read[place.request_id] = RecordedDecision(number, position, place, batch.now, inputs, "", Outcome(), again)
-        return lambda result, error: self._end(read, result, error, alone=len(batch.requests) == 1)
+            read[place.request_id] = RecordedDecision(
+                number, position, place, batch.now, inputs, "", DecisionOutcome(), again
+            )
+        return lambda result, error: self._end(
+            read, result, error, alone=len(batch.requests) == 1
+        )
 
-    def _end(self, read: Mapping[str, RecordedDecision], result: Decided | None, error: BaseException | None, *, alone: bool) -> None:
+    def _end(
+        self,
+        read: Mapping[str, RecordedDecision],
+        result: Decided | None,
+        error: BaseException | None,
+        *,
+        alone: bool,
+    ) -> None:
         if result is None:
-            # A batch that fails is decided again in smaller ones, and one that met another cache as it is.
-            if error is None or not alone or error_type(error) == StaleSnapshot.__name__:
+            # A failed batch is decided again in smaller batches. A batch that met
+            # another cache is decided again as it is.
+            if (
+                error is None
+                or not alone
+                or error_type(error) == StaleSnapshot.__name__
+            ):
                 return
             result = Decided(problems=dict.fromkeys(read, error_message(error)))
         for request_id, each in read.items():
             outcome = _outcome(result, request_id)
             if outcome is not None:
-                self.found.append(replace(each, version=result.scheduler_version, recorded=outcome))
+                self.found.append(
+                    replace(each, version=result.scheduler_version, recorded=outcome)
+                )
 
 
-def _decided_again(fleet: Fleet, requests: Sequence[ScheduleRequest], now: int) -> Outcome:
+def _decided_again(
+    fleet: Fleet, requests: Sequence[ScheduleRequest], now: int
+) -> DecisionOutcome:
     """Decide the last of some requests, after the others as their batch did."""
     try:
-        return Outcome(decide(fleet, requests, now)[-1])
-    except Exception as error:  # noqa: BLE001 - whatever it is, the activity failed with it too, or this is a difference
-        return Outcome(problem=str(error))
+        return DecisionOutcome(decide(fleet, requests, now)[-1])
+    except Exception as error:  # noqa: BLE001 - the problem is the result
+        return DecisionOutcome(problem=str(error))
 
 
-def _outcome(result: Decided, request_id: str) -> Outcome | None:
-    """Give what was answered; None for a request that was left to a later batch."""
+def _outcome(result: Decided, request_id: str) -> DecisionOutcome | None:
+    """Return the answer to a request; None if a later batch decides the request."""
     if request_id in result.decisions:
-        return Outcome(from_wire(Decision, expand(result.decisions[request_id])))
-    return Outcome(problem=result.problems[request_id]) if request_id in result.problems else None
+        return DecisionOutcome(
+            from_wire(Decision, expand(result.decisions[request_id]))
+        )
+    return (
+        DecisionOutcome(problem=result.problems[request_id])
+        if request_id in result.problems
+        else None
+    )
 
 
 class _Outbound(WorkflowOutboundInterceptor):
-    def __init__(self, following: WorkflowOutboundInterceptor, reader: DecisionReader) -> None:
+    def __init__(
+        self, following: WorkflowOutboundInterceptor, reader: DecisionReader
+    ) -> None:
         super().__init__(following)
         self._reader = reader
 
-    def start_local_activity(self, input: StartLocalActivityInput) -> workflow.ActivityHandle[Any]:  # noqa: A002 - the SDK's name
+    def start_local_activity(
+        self,
+        input: StartLocalActivityInput,  # noqa: A002 - the SDK's name
+    ) -> workflow.ActivityHandle[Any]:
         if input.activity != DECIDE_NAME:
             return super().start_local_activity(input)
-        # The workflow itself, and not `cache_registry`: where a worker runs in the same process, that may have its cache.
+        # This reads the cache of the workflow. `cache_registry` may hold the cache of a
+        # worker in the same process.
         end = self._reader.begin(input.args[0], workflow.instance().cache.fleet)
         handle = super().start_local_activity(input)
 

@@ -1,11 +1,13 @@
 """FleetScheduler: the singleton that places the replicas of all deployments.
 
-Entities signal it and are answered by signals. It reads what arrived in one batch, decides in a local activity over its ledger, charges
-the ledger, and answers. As nothing else places replicas, no capacity is promised twice.
+Entities signal it, and it answers by signals. It reads the arrived messages in one
+batch, decides in a local activity, records the decisions in its ledger, and answers. No
+other workflow places replicas, so no capacity is promised twice.
 
-A scheduler that starts without state continues that of the one before (`rebuild.takeover`). If there is none it draws a new epoch and reads
-the accounts of all entities (`rebuild.survey`), and places nothing before that. It places nothing on a cluster about which something is
-unknown.
+A scheduler that starts without state continues with the state of the previous scheduler
+(`rebuild.takeover`). If there is none, it draws a new epoch and reads the accounts of
+all entities (`rebuild.survey`), and places nothing before that. It places nothing on a
+cluster with unknown replicas.
 """
 
 import asyncio
@@ -34,33 +36,45 @@ from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.cache.carry_over import in_payloads
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState, SecondPayload
-from workflows.fleet_scheduler.calls import Announcer, carry_out, check_doubts, decide_requests
+from workflows.fleet_scheduler.calls import (
+    Announcer,
+    carry_out,
+    check_doubts,
+    decide_requests,
+)
 from workflows.fleet_scheduler.continue_as_new import TASK_PAUSE, load, pack
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
 from workflows.fleet_scheduler.ledger_audit import LedgerAudit
 from workflows.fleet_scheduler.policy_record import PolicyKeeper
-from workflows.fleet_scheduler.rebuild.adoption import Adoption
+from workflows.fleet_scheduler.rebuild.adoption import AccountAdoption
 from workflows.fleet_scheduler.rebuild.survey import Rebuild
 from workflows.fleet_scheduler.rebuild.takeover import continued_state
 from workflows.fleet_scheduler.rebuild.unresponsive import MissingAccounts
 
-# What one plain answer shows at most: entries of the ledger, and names of those that wait.
+# The limits of one plain answer: entries of the ledger, and names of waiting objects.
 LEDGER_SHOWN = 1_000
 NAMES_SHOWN = 1_000
 
 
 @workflow.defn(name="FleetScheduler")
 class FleetSchedulerWorkflow:
-    """Workflow id fleetscheduler/default; runs for ever, and is started by the first signal that is sent to it."""
+    """Workflow id fleetscheduler/default.
+
+    It never ends, and its first signal starts it.
+    """
 
     kind: ClassVar[str] = "FleetScheduler"
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
         check_only_id(self.kind, FLEET_SCHEDULER_ID)
-        state, second = read_carried(arguments, SchedulerState, most=2), read_carried(arguments, SecondPayload, 1, most=2)
-        # An epoch is drawn before anything is carried; a state without one knows of nothing that runs.
+        state, second = (
+            read_carried(arguments, SchedulerState, most=2),
+            read_carried(arguments, SecondPayload, 1, most=2),
+        )
+        # A scheduler draws an epoch before it carries anything. A state without an
+        # epoch knows no running entity.
         self.is_first_run = state is None or not state.epoch
         self.state = state or SchedulerState()
         self.state.take_over(second or SecondPayload())
@@ -69,19 +83,21 @@ class FleetSchedulerWorkflow:
         self.cache = SchedulerCache(self.state, self._now_ms)
         self.inbox = Inbox(self.cache, workflow.logger)
         self.controller = SchedulerController(self.cache, self.inbox, workflow.logger)
-        self.adoption = Adoption(self.cache, self.inbox, workflow.logger)
+        self.adoption = AccountAdoption(self.cache, self.inbox, workflow.logger)
         self.rebuild = Rebuild(self.cache, self.adoption)
         self.missing = MissingAccounts(self.state, self.adoption)
         self.ledger_audit = LedgerAudit(self.cache)
         self.policy_keeper = PolicyKeeper(self.cache)
         self.announcer = Announcer(self.state)
-        self.timer = RequeueTimer("check unused reservations and timeouts", self._requeue, self.time)
+        self.timer = RequeueTimer(
+            "check unused reservations and timeouts", self._requeue, self.time
+        )
         self.queued = False
         cache_registry.register(workflow.info().run_id, self.cache)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
-        """Place replicas, for ever."""
+        """Place replicas until this run continues as new."""
         del arguments
         await load(self.cache)
         if self.is_first_run:
@@ -95,13 +111,18 @@ class FleetSchedulerWorkflow:
         if self.is_first_run:
             await self.policy_keeper.restore()
         await self._rebuild()
-        background = [asyncio.create_task(self.ledger_audit.repeat()), asyncio.create_task(self._check_doubts())]
+        background = [
+            asyncio.create_task(self.ledger_audit.repeat()),
+            asyncio.create_task(self._check_doubts()),
+        ]
         self._publish()
         self.missing.ask()
         while not (self._ends() or self.state.rebuild):
             await self._until_work()
             while self._read():
-                await workflow.sleep(TASK_PAUSE, summary="more messages than can be read at once")
+                await workflow.sleep(
+                    TASK_PAUSE, summary="more messages than can be read at once"
+                )
             self.missing.adopt()
             if self.state.rebuild:
                 break
@@ -111,7 +132,11 @@ class FleetSchedulerWorkflow:
             while self.state.queue:
                 batch = self.controller.next_batch()
                 decided = await decide_requests(self.cache, batch.requests)
-                await carry_out(self.controller.decided(batch, decided), self.controller, self.announcer)
+                await carry_out(
+                    self.controller.decided(batch, decided),
+                    self.controller,
+                    self.announcer,
+                )
                 self.controller.in_hand = []
             await self.ledger_audit.run_if_due()
             self._publish()
@@ -123,16 +148,22 @@ class FleetSchedulerWorkflow:
         await workflow.wait_condition(workflow.all_handlers_finished)
         self.state.time = self.time.now().isoformat()
         packed = await pack(self.cache)
-        # A signal that arrives in the very task that ends the run undoes that task, and a worker then reads the whole run anew. Packing
-        # takes long, so it gets a task of its own: the next one takes no time, and carries what arrived meanwhile.
+        # A signal that arrives in the last task of the run invalidates that task, and a
+        # worker then replays the whole run. Packing takes long, so it has its own task.
+        # The next task takes no time, and carries the messages that arrived meanwhile.
         await workflow.sleep(TASK_PAUSE, summary="the cache is packed")
-        workflow.continue_as_new(args=in_payloads(self.cache.carried(packed)), memo=memo_to_carry())
+        workflow.continue_as_new(
+            args=in_payloads(self.cache.carried(packed)), memo=memo_to_carry()
+        )
 
     def _ends(self) -> bool:
-        return workflow.info().is_continue_as_new_suggested() and not self.announcer.is_busy
+        return (
+            workflow.info().is_continue_as_new_suggested()
+            and not self.announcer.is_busy
+        )
 
     async def _take_over(self) -> None:
-        """Continue the state of a scheduler that was lost, in a run of its own."""
+        """Continue the state of a lost scheduler, in a new run."""
         following = await continued_state(self.state, self._now_ms())
         if following is not None:
             workflow.continue_as_new(args=in_payloads(following), memo=memo_to_carry())
@@ -146,29 +177,40 @@ class FleetSchedulerWorkflow:
             self.policy_keeper.record()
 
     def _read(self) -> bool:
-        """Read messages; True while there are more. A policy that a query shows is recorded."""
+        """Read messages; return True while there are more.
+
+        A policy that a query shows is recorded.
+        """
         more = self.inbox.read()
         self.policy_keeper.record()
         return more
 
     async def _until_work(self) -> None:
         delay = self.controller.delay()
-        # When nothing is due any more, the timer is left: to stop it and to start another one costs more events than a pass in vain.
+        # If nothing is due any more, keep the timer. Cancelling it and starting another
+        # one would cost more events than a useless pass.
         if delay is not None:
             self.timer.update(self.time.now() + delay)
         await workflow.wait_condition(self._has_work)
         self.queued = False
 
     def _has_work(self) -> bool:
-        # Resyncs wait for their turn, or the run before had no room for the requests.
+        # There may be deployments that wait for their resync, or requests for which the
+        # previous run had no room.
         waiting = self.state.inbox or self.state.queue or self.cache.resyncs
-        return bool(self.queued or waiting or self.missing.arrived or self.ledger_audit.is_due)
+        return bool(
+            self.queued or waiting or self.missing.arrived or self.ledger_audit.is_due
+        )
 
     def _requeue(self) -> None:
         self.queued = True
 
     async def _check_doubts(self) -> None:
-        """Check replicas beside the decisions: one that does not answer must not delay them."""
+        """Check replicas about which the ledger and their deployments disagree.
+
+        This runs concurrently with decisions, so that a replica that does not answer
+        does not delay them.
+        """
         verification = self.cache.verification
         while True:
             delay = verification.delay(self._now_ms())
@@ -177,63 +219,63 @@ class FleetSchedulerWorkflow:
                 await workflow.wait_condition(
                     lambda: bool(verification.due(self._now_ms())),
                     timeout=delay,
-                    timeout_summary="check replicas again that did not answer",
+                    timeout_summary="check silent replicas again",
                 )
             except TimeoutError:
                 self.time.reached(due)
             if verification.due(self._now_ms()):
                 await check_doubts(self.controller)
 
-    # --- signals: stored here, read by the inbox ------------------------------------------------------------------------------------
+    # Signals, which the inbox reads later
 
     @receives(FleetSchedulerSignals.PLACE)
     def place(self, payload: Any) -> None:
-        """A deployment requests placements."""
+        """Request placements for a deployment."""
         self.inbox.append(FleetSchedulerSignals.PLACE, payload)
 
     @receives(FleetSchedulerSignals.BOUND)
     def bound(self, payload: Any) -> None:
-        """Replicas were started."""
+        """Report started replicas."""
         self.inbox.append(FleetSchedulerSignals.BOUND, payload)
 
     @receives(FleetSchedulerSignals.RELEASED)
     def released(self, payload: Any) -> None:
-        """The objects of a replica are deleted."""
+        """Report that the objects of a replica are deleted."""
         self.inbox.append(FleetSchedulerSignals.RELEASED, payload)
 
     @receives(FleetSchedulerSignals.REVOKED)
     def revoked(self, payload: Any) -> None:
-        """A reservation will not be used."""
+        """Report that a reservation will not be used."""
         self.inbox.append(FleetSchedulerSignals.REVOKED, payload)
 
     @receives(FleetSchedulerSignals.REPORT_CLUSTER)
     def report_cluster(self, payload: Any) -> None:
-        """A cluster is new or different."""
+        """Report a new or changed cluster."""
         self.inbox.append(FleetSchedulerSignals.REPORT_CLUSTER, payload)
 
     @receives(FleetSchedulerSignals.REPORT_CLASS)
     def report_class(self, payload: Any) -> None:
-        """A class is new or different."""
+        """Report a new or changed class."""
         self.inbox.append(FleetSchedulerSignals.REPORT_CLASS, payload)
 
     @receives(FleetSchedulerSignals.FORGET)
     def forget(self, payload: Any) -> None:
-        """An object is deleted."""
+        """Report a deleted object."""
         self.inbox.append(FleetSchedulerSignals.FORGET, payload)
 
     @receives(FleetSchedulerSignals.SET_POLICY)
     def set_policy(self, payload: Any) -> None:
-        """A user wrote the fleet policy."""
+        """Set the fleet policy."""
         self.inbox.append(FleetSchedulerSignals.SET_POLICY, payload)
 
     @receives(FleetSchedulerSignals.CANCEL_REQUESTED)
     def cancel_requested(self, payload: Any) -> None:
-        """The workflow was to be cancelled."""
+        """Refuse the cancellation of the workflow."""
         self.inbox.append(FleetSchedulerSignals.CANCEL_REQUESTED, payload)
 
     @receives(FleetSchedulerSignals.DELIVERY)
     def delivery(self, payload: Any) -> None:
-        """Another workflow takes no signals of this one, or takes them again."""
+        """Report whether another workflow refuses the signals of this one."""
         self.inbox.append(FleetSchedulerSignals.DELIVERY, payload)
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
@@ -241,27 +283,37 @@ class FleetSchedulerWorkflow:
         self.inbox.refuse(message.__name__, problems)
 
     def call_refused(self, summary: str, problem: str) -> None:
-        """Record that a call is refused, and is made again."""
+        """Record that a call was refused and is retried."""
         self.inbox.call_refused(summary, problem)
 
     def call_accepted(self, summary: str) -> None:
-        """Nothing: what was refused is an event, and those stay."""
+        """Do nothing: the event of a refused call stays."""
 
     async def before_next_call(self, delay: timedelta) -> None:
-        """Wait for so long."""
         await workflow.sleep(delay, summary=NEXT_CALL)
 
-    # --- queries ------------------------------------------------------------------------------------------------------------------
+    # Queries
 
     @workflow.query
     def policy(self) -> dict[str, Any]:
-        """Give the fleet policy in force, every field written out, the problem of the last one that was refused, and why one is lost."""
+        """Return the complete fleet policy in force, and the problems of the policy.
+
+        These are the problem of the last refused policy, and why a policy is lost.
+        """
         state = self.state
-        return {"policy": write_policy(self.cache.fleet.options), "problem": state.policy_problem, "lost": state.policy_lost}
+        return {
+            "policy": write_policy(self.cache.fleet.options),
+            "problem": state.policy_problem,
+            "lost": state.policy_lost,
+        }
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give headline figures, the first of the waiting requests and silent entities, and the ledger's size."""
+        """Return figures, the size of the ledger, and the reasons for waits.
+
+        The scheduler waits for capacity and for unresponsive entities. Both lists are
+        limited.
+        """
         return {
             "kind": self.kind,
             "metadata": {"name": "default"},
@@ -272,64 +324,114 @@ class FleetSchedulerWorkflow:
                 "clusters": len(self.cache.fleet.clusters),
                 "classes": len(self.state.classes),
                 "replicas": self.cache.fleet.ledger.size,
-                "waiting": [f"{place.namespace}/{place.name}" for place in islice(self.state.unplaced.values(), NAMES_SHOWN)],
+                "waiting": [
+                    f"{place.namespace}/{place.name}"
+                    for place in islice(self.state.unplaced.values(), NAMES_SHOWN)
+                ],
                 "silent": nsmallest(NAMES_SHOWN, self.state.unresponsive),
                 "decisions": self.state.decided,
                 "placements": self.state.placed,
-                "events": [event.model_dump(mode="json", by_alias=True) for event in self.state.events],
+                "events": [
+                    event.model_dump(mode="json", by_alias=True)
+                    for event in self.state.events
+                ],
             },
         }
 
     @workflow.query
     def waiting(self) -> list[str]:
-        """Name the first of the deployments whose replicas are not all placed, and of the entities that a rebuild waits for."""
+        """List the deployments that wait for capacity, and the unresponsive entities.
+
+        Both lists are limited. A rebuild waits for the accounts of unresponsive
+        entities.
+        """
         unplaced = islice(self.state.unplaced.values(), NAMES_SHOWN)
-        return [f"{place.namespace}/{place.name} waits for capacity" for place in unplaced] + [
-            f"waits for the account of {workflow_id}" for workflow_id in nsmallest(NAMES_SHOWN, self.state.unresponsive)
+        return [
+            f"{place.namespace}/{place.name} waits for capacity" for place in unplaced
+        ] + [
+            f"waits for the account of {workflow_id}"
+            for workflow_id in nsmallest(NAMES_SHOWN, self.state.unresponsive)
         ]
 
     @workflow.query
     def ledger(self) -> list[dict[str, Any]]:
-        """Give the ledger entries in order, the first of them in a large fleet: `ledger_page` gives them all."""
-        entries = nsmallest(LEDGER_SHOWN, self.cache.fleet.entries(), key=lambda entry: entry.uid)
-        return next(iter(split_by_size(map(to_wire, entries), name=lambda entry: f"ledger entry {entry['uid']}")), [])
+        """Return the first ledger entries in order.
+
+        `ledger_page` returns all entries.
+        """
+        entries = nsmallest(
+            LEDGER_SHOWN, self.cache.fleet.entries(), key=lambda entry: entry.uid
+        )
+        pages = split_by_size(
+            map(to_wire, entries), name=lambda entry: f"ledger entry {entry['uid']}"
+        )
+        return next(iter(pages), [])
 
     @answers
     def ledger_page(self, after: Any) -> dict[str, Any]:
-        """Give the ledger entries whose uid comes after `after`, packed, with the ledger's version and the next `after` (empty: all)."""
-        return self.cache.ledger_page(_text("ledger_page", "after", "" if after is None else after))
+        """Return the packed ledger entries with a uid after `after`.
+
+        The answer has the version of the ledger and the next `after`, which is empty at
+        the end.
+        """
+        return self.cache.ledger_page(
+            _text("ledger_page", "after", "" if after is None else after)
+        )
 
     @workflow.query
     def handover(self) -> dict[str, Any]:
-        """Give all that this run knows, for a scheduler that continues it when this one is lost (`rebuild/takeover.py`)."""
+        """Return the whole state of this run for a successor.
+
+        `rebuild/takeover.py` reads it after this scheduler is lost.
+        """
         return self.controller.handover().wire()
 
     @answers
     def pools(self, cluster: Any) -> list[dict[str, Any]]:
-        """Give what the ledger has for a cluster's pools: charged, free, and how fragmented their devices are."""
-        return pool_report(self.cache.fleet, _text("pools", "cluster", cluster), self._now_ms())
+        """Return the usage of a cluster's pools.
+
+        It includes charged and free devices, and their fragmentation.
+        """
+        return pool_report(
+            self.cache.fleet, _text("pools", "cluster", cluster), self._now_ms()
+        )
 
     @workflow.query
     def audit(self) -> list[str]:
-        """Give the differences between the ledger and one that is rebuilt from its entries; any is a bug."""
+        """Return the differences between the ledger and a recount; any is a bug."""
         return self.ledger_audit.differences()
 
-    # --- showing ------------------------------------------------------------------------------------------------------------------
+    # Temporal UI
 
     def _publish(self) -> None:
-        """Show the headline figures in the Temporal UI."""
+        """Publish the headline figures."""
         shown = self.describe()["status"]
         lines = [f"**FleetScheduler** epoch {shown['epoch']}", "", "| | |", "|---|---|"]
-        lines += [f"| {name} | {shown[name]} |" for name in ("clusters", "classes", "replicas", "decisions", "placements")]
+        lines += [
+            f"| {name} | {shown[name]} |"
+            for name in ("clusters", "classes", "replicas", "decisions", "placements")
+        ]
         lines += ["", *(f"- {line}" for line in self.waiting())]
         if self.state.policy_lost:
             lines.append(f"- the fleet policy is lost: {self.state.policy_lost}")
         workflow.set_current_details("\n".join(lines))
-        phase = "Ready" if self.state.is_complete and not self.cache.fleet.rebuilding else "Progressing"
+        phase = (
+            "Ready"
+            if self.state.is_complete and not self.cache.fleet.awaited
+            else "Progressing"
+        )
         started_with = workflow.memo_value(PUBLISHED_MEMO, None)
-        known = self.state.phase or (started_with[0] if isinstance(started_with, list) and started_with else "")
+        known = self.state.phase or (
+            started_with[0] if isinstance(started_with, list) and started_with else ""
+        )
         if phase != known:
-            workflow.upsert_search_attributes([KIND.value_set(self.kind), NAME.value_set("default"), PHASE.value_set(phase)])
+            workflow.upsert_search_attributes(
+                [
+                    KIND.value_set(self.kind),
+                    NAME.value_set("default"),
+                    PHASE.value_set(phase),
+                ]
+            )
             self.state.phase = phase
 
     def _now_ms(self) -> int:
@@ -339,5 +441,7 @@ class FleetSchedulerWorkflow:
 def _text(query: str, argument: str, value: Any) -> str:
     """Read the argument of a query. Raises InvalidInput."""
     if not isinstance(value, str):
-        raise InvalidInput(f"{query}: {argument}: must be a text, got {type(value).__name__}")
+        raise InvalidInput(
+            f"{query}: {argument}: must be a string, got {type(value).__name__}"
+        )
     return value

@@ -1,5 +1,7 @@
-"""InferenceCluster: contact, observation and published capacity of one cluster.
+"""InferenceCluster: connection, observation and published capacity of one cluster.
 
-`workflow` has signals, queries and the loop. Its parts `classes`, `connection`, `observer` and `reporter` do the work, and may get other
-parts; `context.publish()` is their only call back. What they decide and report are the pure functions of `spec`, `reports` and `status`.
+`workflow` has the signals, the queries and the loop. Its parts, such as `classes`,
+`connecting`, `observer`, `reporter`, `stack` and `cloud`, do the work. A part may
+receive other parts as arguments, and calls back only `context.publish()`. Pure
+functions in `spec`, `reports` and `status` contain the decisions and reports.
 """

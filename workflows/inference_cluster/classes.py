@@ -1,4 +1,4 @@
-"""How an InferenceCluster follows the classes of its pools: it registers with them, and they report every change."""
+"""Register an InferenceCluster with its pools' classes and record their changes."""
 
 from collections.abc import Collection
 from typing import Any
@@ -9,33 +9,46 @@ from api_types.messages.signals import InferenceClassSignals
 from api_types.prices import UNPRICED
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.awaiting import AwaitedEntities
+from workflows.inference_cluster.cloud_pools import provided_nodes
+from workflows.inference_cluster.gaps import unusable
 from workflows.inference_cluster.spec import class_names, node_pools
 from workflows.inference_cluster.state import ClusterState, KnownClass
 
 
 class Classes:
-    """Registers with the classes of the pools."""
-
     def __init__(self, context: EntityContext[ClusterState]) -> None:
         self.context = context
         self.state = context.state
-        # A class announces itself when it is created, but its announcement may be sent before this cluster can be found.
+        # A class announces itself when it is created, but it may not find this cluster
+        # yet.
         self.awaited = AwaitedEntities(context)
 
     def record(self, message: ClassChanged) -> None:
-        """Record a class of the pools that is new or different.
+        """Record a report of a class that the pools use.
 
-        Another object of that name does not know that this cluster uses it: without a registration it could be deleted, and its changes
-        would not arrive.
+        A new class of the same name does not know that this cluster uses it. Without a
+        new registration it could be deleted, and its changes would not arrive.
         """
-        if message.spec is None or (message.name not in class_names(self.state) and message.name not in self.state.classes):
+        if message.spec is None or (
+            message.name not in class_names(self.state)
+            and message.name not in self.state.classes
+        ):
             return
         known = self.state.classes.get(message.name)
-        if known and known.uid == message.uid and (message.generation, message.sequence) < (known.generation, known.sequence):
-            # A late one; there is no order between those of different objects.
+        if (
+            known
+            and known.uid == message.uid
+            and (message.generation, message.sequence)
+            < (known.generation, known.sequence)
+        ):
+            # The report is late. Reports of different objects have no order.
             return
         self.awaited.stop(_class(message.name).workflow_id)
-        if known and known.uid != message.uid and message.name in self.state.registered_classes:
+        if (
+            known
+            and known.uid != message.uid
+            and message.name in self.state.registered_classes
+        ):
             self.state.registered_classes.remove(message.name)
         self.state.classes[message.name] = KnownClass(
             uid=message.uid,
@@ -47,51 +60,72 @@ class Classes:
         self.context.mark_changed()
 
     async def follow(self) -> None:
-        """Register with classes that are new in the spec and unregister from those that are no longer in it."""
+        """Register with classes that the spec uses, and unregister from all others."""
         used = class_names(self.state)
         self.awaited.keep([_class(name).workflow_id for name in used])
         for name in used:
-            if name in self.state.registered_classes or _class(name).workflow_id in self.awaited:
+            if (
+                name in self.state.registered_classes
+                or _class(name).workflow_id in self.awaited
+            ):
                 continue
-            # What arrives while this is sent may make it void again.
+            # A message that arrives during the send may remove the entry again.
             self.state.registered_classes.append(name)
             if not await self._register(name, used=True):
-                self.state.registered_classes = [other for other in self.state.registered_classes if other != name]
+                self.state.registered_classes = [
+                    other for other in self.state.registered_classes if other != name
+                ]
                 self.awaited.wait_for(_class(name).workflow_id)
-        for name in [name for name in self.state.registered_classes if name not in used]:
-            self.state.registered_classes = [other for other in self.state.registered_classes if other != name]
+        for name in [
+            name for name in self.state.registered_classes if name not in used
+        ]:
+            self.state.registered_classes = [
+                other for other in self.state.registered_classes if other != name
+            ]
             self.state.classes.pop(name, None)
             await self._register(name, used=False)
 
     def registered_at(self) -> list[str]:
-        """Name the workflows of the classes that know that this cluster uses them."""
+        """Return the workflow IDs of the classes that know this cluster."""
         return [_class(name).workflow_id for name in self.state.registered_classes]
 
     def register_again(self, workflow_ids: Collection[str]) -> None:
         """Register with these classes again in the next pass.
 
-        A cluster that is being deleted registers no more, and unregisters at its end from all
-        classes that may know it: a class that was checked for the first time may have run all along.
+        A cluster that is being deleted does not register. At its end it unregisters
+        from all classes that may know it: a class that is checked for the first time
+        may have existed before.
         """
         if self.state.deleting:
             return
-        self.state.registered_classes = [name for name in self.state.registered_classes if _class(name).workflow_id not in workflow_ids]
+        self.state.registered_classes = [
+            name
+            for name in self.state.registered_classes
+            if _class(name).workflow_id not in workflow_ids
+        ]
 
     def retry(self) -> None:
-        """Look for missing classes in the next pass."""
+        """Search for missing classes in the next pass."""
         self.awaited.keep(())
 
     async def unregister_all(self) -> None:
-        """Unregister from every class, because the cluster is deleted."""
+        """Unregister from every class at the end of the deletion."""
         for name in self.state.registered_classes:
             await self._register(name, used=False)
 
     async def _register(self, name: str, *, used: bool) -> bool:
-        message = ClassUse(cluster=self.context.name, uid=self.state.uid, sequence=self.context.next_registration(), used=used)
-        return await self.context.signal_recorded(_class(name), InferenceClassSignals.CLASS_USED, message)
+        message = ClassUse(
+            cluster=self.context.name,
+            uid=self.state.uid,
+            sequence=self.context.next_registration(),
+            used=used,
+        )
+        return await self.context.signal_recorded(
+            _class(name), InferenceClassSignals.CLASS_USED, message
+        )
 
     def publish_pools(self) -> None:
-        """Publish what the classes say of the pools."""
+        """Publish the pools with the devices of their classes."""
         pools = published_pools(self.state)
         if pools != self.state.pools:
             self.state.pools = pools
@@ -103,15 +137,29 @@ def _class(name: str) -> EntityRef[InferenceClassSignals]:
 
 
 def published_pools(state: ClusterState) -> list[dict[str, Any]]:
-    """Give what the scheduler may see of the pools. A pool whose class is missing keeps what was published of it, with a mark."""
+    """Return the pools as the scheduler sees them.
+
+    A pool whose class is missing keeps its last published form and is marked.
+    """
     last = {pool["name"]: pool for pool in state.pools}
     pools: list[dict[str, Any]] = []
     for pool in node_pools(state):
         known = state.classes.get(pool["className"])
         if known:
-            nodes = pool.get("maxNodeCount") or pool.get("nodeCount", 1)
-            price = {"priceMilli": known.price_milli} if known.price_milli != UNPRICED else {}
-            pools.append({"name": pool["name"], "nodes": nodes, "devices": known.spec["devices"], **price})
+            wanted = pool.get("maxNodeCount") or pool.get("nodeCount", 1)
+            nodes, shortage = provided_nodes(state, pool["name"], wanted)
+            published = {
+                "name": pool["name"],
+                "nodes": nodes,
+                "devices": known.spec["devices"],
+            }
+            if shortage:
+                published["shortage"] = shortage
+            if known.price_milli != UNPRICED:
+                published["priceMilli"] = known.price_milli
+            if problem := unusable(state, known.spec["devices"]):
+                published["unusable"] = problem
+            pools.append(published)
         elif pool["name"] in last:
             pools.append({**last[pool["name"]], "classMissing": True})
     return pools

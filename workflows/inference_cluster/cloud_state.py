@@ -1,35 +1,57 @@
-"""What an InferenceCluster knows of the cluster that is created for it at a cloud."""
+"""The part of an InferenceCluster's state that describes its CloudCluster."""
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-from api_types.messages.clouds import CloudAccount, CloudObject, CloudReport
+from api_types.messages.clouds import (
+    CloudAccount,
+    CloudObject,
+    CloudObjectState,
+    CloudReport,
+)
 from api_types.messages.cluster_work import RemainingObject
 from api_types.payloads.packing import Compact
 from workflows.entity.failures import NO_FAILURE, Failure
 
 
 class CloudLink(BaseModel):
-    """What is carried of a CloudCluster.
+    """The carried state of the CloudCluster of an InferenceCluster.
 
     Attributes:
-        account: how the cluster is reached, from when its API server first answered; kept whatever happens at the cloud. `pinned`: whose
-            objects they are, from the first plan on.
-        report: the newest one.
-        ordered: digest of the last order; empty if it has to be sent. `number`: of the last message; 0 if none was ever sent.
-        begun: whether there may be something at the cloud.
-        pools: the pools that were ever wanted. `removed`: what was not wanted any more, and still there, when that was last reported.
-        was_ready: whether everything at the cloud was ready, ever.
-        missing: whether there is no CloudCluster any more, because everything was deleted.
-        gone: whether the cloud said, while the cluster was being deleted, that its control plane does not exist any more.
-        trouble: what was last recorded as an event. `retry`: a person wants the next attempt at everything now.
-        emptied: whether nothing in the cluster holds anything at the cloud any more. `remaining`, `failure`, `attempts`, `retry_at`: of
-            the last attempt to reach that. `emptying_since`: since when it is tried. `nothing_held`: the cluster itself said so.
-        deleted: digest of the last order to delete everything.
+        account: the account that connects to the cluster. Set once the API server has
+            answered, and kept after that.
+        pinned: the account that owns the cloud objects. Set by the first plan.
+        report: the newest report.
+        ordered: the digest of the last order. Empty if the order has to be sent.
+        number: the number of the last message. 0 if none was sent.
+        begun: whether cloud objects may exist.
+        pools: all pools that were ever wanted.
+        removed: the unwanted objects that still existed at the last report.
+        states: the last known states of the pools and of other objects.
+        was_ready: whether the control plane, the system pool and a GPU pool were ever
+            ready at once.
+        missing: whether the CloudCluster has ended because everything was deleted.
+        gone: whether the cloud said during the deletion that the control plane no longer
+            exists.
+        trouble: the current problems, as in the last report.
+        noted: the problems of the whole cluster that were last recorded as an event.
+        retry: whether a user requested an immediate retry of everything.
+        emptied: whether the cluster no longer has to be emptied of objects that hold cloud
+            resources.
+        nothing_held: whether the cluster itself confirmed that none is left.
+        remaining, failure, attempts, retry_at: the state of the last attempt to empty the
+            cluster.
+        emptying_since: when the first attempt to empty the cluster started.
+        deleted: the digest of the last order to delete everything.
 
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+    )
 
     account: CloudAccount | None = None
     pinned: CloudAccount | None = None
@@ -39,10 +61,12 @@ class CloudLink(BaseModel):
     begun: bool = False
     pools: list[str] = Field(default_factory=list)
     removed: Compact[list[CloudObject]] = Field(default_factory=list)
+    states: Compact[list[CloudObjectState]] = Field(default_factory=list)
     was_ready: bool = False
     missing: bool = False
     gone: bool = False
     trouble: str = ""
+    noted: str = ""
     retry: bool = False
     emptied: bool = False
     nothing_held: bool = False
@@ -55,5 +79,7 @@ class CloudLink(BaseModel):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left at the cloud, or it was given up."""
-        return self.missing or (self.report is not None and self.report.phase == "Deleted")
+        """Whether everything at the cloud was deleted or abandoned."""
+        return self.missing or (
+            self.report is not None and self.report.phase == "Deleted"
+        )

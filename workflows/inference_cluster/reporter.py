@@ -1,9 +1,11 @@
-"""How an InferenceCluster reports to the scheduler, to replicas and to caches: to each only what is new to it.
+"""Send the reports of an InferenceCluster to the scheduler, replicas and caches.
 
-What replicas must know is in the memo too, because one reads it when it starts, before this cluster can find it.
+A report is sent when it differs from the last one. The report to replicas is also in
+the memo, because a replica reads it when it starts, before this cluster can find the
+replica.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from temporalio import workflow
 
@@ -12,69 +14,65 @@ from api_types.digests import report_digest
 from api_types.messages.caches import CacheSite
 from api_types.messages.entities import ClusterChanged
 from api_types.messages.scheduling import Forget, ReportCluster
-from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals, ModelCacheSignals, ModelReplicaSignals
+from api_types.messages.signals import (
+    FLEET_SCHEDULER,
+    FleetSchedulerSignals,
+    ModelCacheSignals,
+    ModelReplicaSignals,
+)
 from workflows.entity.calls.sending import REPEAT_BROADCAST, broadcast
 from workflows.entity.context import EntityContext
 from workflows.inference_cluster.reports import (
     cache_report,
     replica_report,
     scheduler_report,
-    time_to_withdrawal,
     unsequenced,
 )
 from workflows.inference_cluster.state import ClusterState
 
-# Older histories send a report a second time with the next pass.
-REPEAT_PATCH = "repeats-are-later"
-
 
 class Reporter:
-    """Sends reports when they differ from the last ones."""
-
     def __init__(self, context: EntityContext[ClusterState]) -> None:
         self.context = context
         self.state = context.state
         self.gone = False
         self.memo_digest = ""
 
-    # --- what is reported ---------------------------------------------------------------------------------------------------------
+    # Reports
 
     def for_scheduler(self) -> ReportCluster:
-        """Give what the scheduler must know."""
         return scheduler_report(self.context.name, self.state, gone=self._is_gone)
 
     def for_replicas(self) -> ClusterChanged:
-        """Give what replicas must know."""
-        return replica_report(self.context.name, self.state, self.context.moment())
+        return replica_report(self.context.name, self.state)
 
     def for_caches(self) -> CacheSite:
-        """Give what caches must know."""
         return cache_report(self.context.name, self.state, gone=self._is_gone)
 
     @property
     def _is_gone(self) -> bool:
         return self.gone or self.state.cloud.gone
 
-    # --- while the cluster exists -------------------------------------------------------------------------------------------------
+    # While the cluster exists
 
     async def report_all(self) -> None:
-        """Report to scheduler, caches and replicas what is new to them."""
+        """Send all reports that have changed."""
         self.update_memo()
         await self.report_to_scheduler()
         await self.report_to_caches()
         await self._report_to_replicas()
 
     def repeat(self) -> None:
-        """Report to the scheduler again with the next pass."""
+        """Report to the scheduler again in the next pass."""
         self.state.scheduler_digest = ""
 
     def repeat_to_all(self) -> None:
-        """Report to the scheduler and to caches again with the next pass."""
+        """Report to the scheduler and to caches again in the next pass."""
         self.repeat()
         self.state.caches_digest = ""
 
     def update_memo(self) -> None:
-        """Keep in the memo what replicas must know."""
+        """Update the report to replicas in the memo."""
         report = self.for_replicas()
         digest = report_digest(unsequenced(report))
         if digest != self.memo_digest:
@@ -82,79 +80,93 @@ class Reporter:
             self.memo_digest = digest
 
     async def report_to_scheduler(self) -> None:
-        """Report to the scheduler what is new to it."""
-        # What its watch sees is asked for by a scheduler that lost its state; the first complete list may be what that waits for.
-        is_listed = self.state.observed is not None and self.state.observed.replicas is not None
+        """Report to the scheduler if the report has changed."""
+        # A scheduler that lost its state needs the replicas that the observer sees. It
+        # may be waiting for the first complete list.
+        is_listed = (
+            self.state.observed is not None and self.state.observed.replicas is not None
+        )
         digest = report_digest([self.for_scheduler().manifest, is_listed])
         if digest == self.state.scheduler_digest:
             return
         self.state.scheduler_digest = digest
         self.state.sequence = self.context.next_number(self.state.sequence)
-        # Its answer to an earlier report is not about this one.
+        # The answer to an earlier report does not apply to this one.
         self.state.occupied = None
-        await self.context.signal_recorded(FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLUSTER, self.for_scheduler())
+        await self.context.signal_recorded(
+            FLEET_SCHEDULER, FleetSchedulerSignals.REPORT_CLUSTER, self.for_scheduler()
+        )
 
     async def report_to_caches(self) -> None:
-        """Report to every cache what is new; each knows by itself whether it concerns it."""
+        """Report to all caches if the report has changed.
+
+        Each cache decides what it needs.
+        """
         site = self.for_caches()
-        # Each holder that is gone is no news for all the others.
+        # The caches ignore changes of `holders` alone.
         digest = report_digest(unsequenced(site.model_copy(update={"holders": {}})))
         changed = digest != self.state.caches_digest
         if not changed and not self._is_due(repeat=self.state.repeat_to_caches):
             return
         self.state.caches_digest, self.state.repeat_to_caches = digest, changed
-        await broadcast(ModelCacheSignals.CLUSTER_CHANGED.broadcast(site, ModelCacheSignals), f"report {self.context.name} to caches")
+        await broadcast(
+            ModelCacheSignals.CLUSTER_CHANGED.broadcast(site, ModelCacheSignals),
+            f"report {self.context.name} to caches",
+        )
         if changed:
             self._repeat_later()
 
     async def _report_to_replicas(self) -> None:
-        left = time_to_withdrawal(self.state, self.context.moment())
-        if left is not None and left > timedelta():
-            self.context.requeue_after(left)
         digest = report_digest(unsequenced(self.for_replicas()))
-        first, changed = not self.state.replicas_digest, digest != self.state.replicas_digest
+        first = not self.state.replicas_digest
+        changed = digest != self.state.replicas_digest
         if not changed and not self._is_due(repeat=self.state.repeat_to_replicas):
             return
-        self.state.replicas_digest, self.state.repeat_to_replicas = digest, changed and not first
+        self.state.replicas_digest = digest
+        self.state.repeat_to_replicas = changed and not first
         self.state.sequence = self.context.next_number(self.state.sequence)
-        # A new cluster of an old name may have replicas, which know the one before it.
+        # A new cluster of an old name may have replicas that know the earlier cluster.
         await self.broadcast_to_replicas()
         if self.state.repeat_to_replicas:
             self._repeat_later()
 
     def _repeat_later(self) -> None:
-        """Send the last report again in some seconds: visibility misses runs that just began."""
+        """Send the last report again in some seconds.
+
+        Visibility misses runs that just started.
+        """
         at = self.context.moment() + REPEAT_BROADCAST
         self.state.repeat_at = at.isoformat()
         self.context.requeue_at(at)
 
     def _is_due(self, *, repeat: bool) -> bool:
-        """Return whether the last report is sent again now; requeue if it is too early.
+        """Return whether to send the last report again now.
 
-        After a cluster that is gone no later pass sends it.
+        Requeue if it is too early. Once the cluster no longer exists, no later pass can
+        send it.
         """
         at = self.state.repeat_at
         if self._is_gone or not repeat or not at or not self.context.is_future(at):
             return repeat
-        if not workflow.patched(REPEAT_PATCH):
-            return True
         self.context.requeue_at(datetime.fromisoformat(at))
         return False
 
     async def broadcast_to_replicas(self) -> None:
-        """Report to the replicas on this cluster."""
+        """Report to all replicas on this cluster."""
         await broadcast(
-            ModelReplicaSignals.CLUSTER_CHANGED.broadcast(self.for_replicas(), ModelReplicaSignals, cluster=self.context.name),
+            ModelReplicaSignals.CLUSTER_CHANGED.broadcast(
+                self.for_replicas(), ModelReplicaSignals, cluster=self.context.name
+            ),
             f"report {self.context.name} to its replicas",
         )
 
-    # --- when it is deleted -------------------------------------------------------------------------------------------------------
+    # During the deletion
 
     async def keep_replicas_informed(self) -> None:
-        """Report changes to replicas while the deletion waits for them, or once the cluster is gone.
+        """Report changes to replicas during the deletion or after the cluster is gone.
 
-        Replicas that start meanwhile are told again. The report takes a number, and the scheduler's
-        answer has to be about the newest one: so the scheduler is asked again.
+        Replicas that start in this time receive the report too. The report takes a new
+        number, so the scheduler has to answer a report with that number.
         """
         before = self.state.sequence
         self.update_memo()
@@ -163,10 +175,15 @@ class Reporter:
             self.repeat()
 
     async def report_gone(self) -> None:
-        """Report that the cluster does not exist any more, to caches that still have something here and to the scheduler."""
-        # A closed workflow still answers queries: from here on they say so too.
+        """Report the end of the cluster to its caches and to the scheduler."""
+        # A closed workflow still answers queries, which say from now on that the
+        # cluster is gone.
         self.gone = True
         if self.state.caches:
             await self.report_to_caches()
-        forget = Forget(kind=self.context.kind, name=self.context.name, uid=self.state.uid)
-        await self.context.signal_recorded(FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget)
+        forget = Forget(
+            kind=self.context.kind, name=self.context.name, uid=self.state.uid
+        )
+        await self.context.signal_recorded(
+            FLEET_SCHEDULER, FleetSchedulerSignals.FORGET, forget
+        )

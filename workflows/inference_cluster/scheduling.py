@@ -1,7 +1,8 @@
-"""Condition `SchedulingDisabled` of an InferenceCluster: who keeps new replicas away from it, since when and why.
+"""Condition `SchedulingDisabled`: who disabled scheduling on a cluster, when and why.
 
-The taint in the spec is what the scheduler follows, and says none of that. Where scheduling is enabled there is no such condition: one that
-is False would read as a thing that the cluster waits for.
+The scheduler follows the taint in the spec, which contains none of that. A cluster with
+enabled scheduling has no such condition: a condition that is False would look like a
+problem of the cluster.
 """
 
 from typing import Any
@@ -15,15 +16,23 @@ CONDITION = "SchedulingDisabled"
 _VERBS = {CORDONED: "cordoned", DRAINED: "drained"}
 
 
-def record_scheduling(context: EntityContext[ClusterState], before: dict[str, Any] | None, by: str, reason: str) -> None:
-    """Set or remove the condition, and record the event, if the spec disables scheduling otherwise than `before`."""
-    was, becomes = scheduling_disabled(before or {}), scheduling_disabled(context.state.spec or {})
+def record_scheduling(
+    context: EntityContext[ClusterState],
+    before: dict[str, Any] | None,
+    by: str,
+    reason: str,
+) -> None:
+    """Update the condition and record an event if the taints in the spec changed."""
+    was = scheduling_disabled(before or {})
+    becomes = scheduling_disabled(context.state.spec or {})
     if was == becomes:
         return
     who = f"by {by or 'unknown'}"
     why = f": {reason}" if reason else ""
     if becomes:
-        context.set_condition(CONDITION, TRUE, becomes, f"{_VERBS[becomes]} {who} at {context.now()}{why}")
+        context.set_condition(
+            CONDITION, TRUE, becomes, f"{_VERBS[becomes]} {who} at {context.now()}{why}"
+        )
         context.record_event("Normal", becomes, f"{_VERBS[becomes]} {who}{why}")
     else:
         context.remove_condition(CONDITION)

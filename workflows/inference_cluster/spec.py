@@ -1,4 +1,7 @@
-"""What spec and annotations of an InferenceCluster declare: its connection, its classes, its taints. Pure."""
+"""Read the connection, classes and taints of an InferenceCluster.
+
+They come from the spec and from annotations. All functions are pure.
+"""
 
 from typing import Any
 
@@ -10,11 +13,14 @@ from api_types.resources.parts.pod_policy import policies_by_pool
 from workflows.inference_cluster.state import ClusterState
 
 CREATED = ("GKE", "EKS")
-"""The sources of clusters that are created."""
+"""The sources for which Modelplane creates the cluster."""
 
 
 def connection_of(name: str, state: ClusterState) -> Connection | None:
-    """Give the reference to the credentials; None for a cluster that is still to be created."""
+    """Return the reference to the credentials.
+
+    None if the cluster does not exist yet.
+    """
     source = (state.spec or {}).get("cluster", {})
     queue = state.annotations.get(labels.TASK_QUEUE, queues.CLUSTERS)
     if source.get("source") != "Existing":
@@ -22,15 +28,27 @@ def connection_of(name: str, state: ClusterState) -> Connection | None:
         if account is None:
             return None
         namespace = labels.SYSTEM_NAMESPACE
-        return Connection(cluster=name, namespace=namespace, name=account.secret, key="", task_queue=queue, cloud=account)
+        return Connection(
+            cluster=name,
+            namespace=namespace,
+            name=account.secret,
+            key="",
+            task_queue=queue,
+            cloud=account,
+        )
     existing = source["existing"]
     ref, identity = existing["secretRef"], _identity(existing.get("identitySecretRef"))
-    where = {"cluster": name, "namespace": labels.SYSTEM_NAMESPACE, "name": ref["name"], "key": ref.get("key", "kubeconfig")}
+    where = {
+        "cluster": name,
+        "namespace": labels.SYSTEM_NAMESPACE,
+        "name": ref["name"],
+        "key": ref.get("key", "kubeconfig"),
+    }
     return Connection(**where, task_queue=queue, identity=identity)
 
 
 def _identity(ref: dict[str, Any] | None) -> Identity | None:
-    """Give the identity that a spec names; None for one that has no effect."""
+    """Return the identity that a spec names, or None if it has no effect."""
     found = IdentityRef.model_validate(ref) if ref else None
     if found is None or found.type == "NebiusServiceAccountCredentials":
         return None
@@ -38,37 +56,51 @@ def _identity(ref: dict[str, Any] | None) -> Identity | None:
 
 
 def is_created(state: ClusterState) -> bool:
-    """Tell whether the cluster is one that this project creates at a cloud."""
+    """Return whether Modelplane creates this cluster at a cloud."""
     return (state.spec or {}).get("cluster", {}).get("source") in CREATED
 
 
 def connect_order(connection: Connection, state: ClusterState) -> Connect:
-    """Order an attempt to connect."""
     scheduler = declared_facts(state)["scheduler_type"]
-    return Connect(connection=connection, capacity_adapter=capacity_adapter(state), scheduler_type=scheduler)
+    return Connect(
+        connection=connection,
+        capacity_adapter=capacity_adapter(state),
+        scheduler_type=scheduler,
+    )
 
 
 def capacity_adapter(state: ClusterState) -> str:
-    """Name the capacity adapter that an annotation selects."""
     return state.annotations.get(labels.CAPACITY_ADAPTER, "none")
 
 
 def is_managed(state: ClusterState) -> bool:
-    """Tell whether the serving stack is installed by this project, and not by others."""
+    """Return whether Modelplane installs the serving stack."""
     return state.annotations.get(labels.STACK, "managed") != "external"
 
 
+def is_only_planned(state: ClusterState) -> bool:
+    """Return whether the stack is planned and shown, and not installed or changed."""
+    return state.annotations.get(labels.STACK) == "plan"
+
+
 def call_queue(connection: Connection) -> str:
-    """Name the task queue of short calls, the only one that is never busy for long: a task that waits there has no worker."""
+    """Return the task queue of short calls.
+
+    Its workers are never busy for long, so a task that waits there has no worker.
+    """
     return queues.cluster_queue(connection.task_queue, ClusterWork.CALL)
 
 
 def declared_facts(state: ClusterState) -> dict[str, Any]:
-    """Give the facts that users declare by annotation or in the spec."""
+    """Return the facts that users declare by annotation or in the spec."""
     annotations = state.annotations
     cluster = (state.spec or {}).get("cluster", {})
-    # Blocks of other sources may be there, and are ignored.
-    cache = (cluster.get("existing") or {}).get("cache") or {} if cluster.get("source") == "Existing" else {}
+    # Blocks of other sources may be present. They are ignored.
+    cache = (
+        (cluster.get("existing") or {}).get("cache") or {}
+        if cluster.get("source") == "Existing"
+        else {}
+    )
     made = state.cloud.report.storage_class if state.cloud.report else ""
     return {
         "routing": annotations.get(labels.ROUTING, "pool"),
@@ -79,25 +111,30 @@ def declared_facts(state: ClusterState) -> dict[str, Any]:
 
 
 def node_pools(state: ClusterState) -> list[dict[str, Any]]:
-    """Give the node pools of the spec."""
     return list((state.spec or {}).get("nodePools", ()))
 
 
 def pod_policies(state: ClusterState) -> dict[str, dict[str, Any]]:
-    """Give what the classes of the pools grant to engine pods, by pool."""
-    return policies_by_pool(node_pools(state), {name: known.spec for name, known in state.classes.items()})
+    """Return the pod policy that the classes grant to engine pods, by pool."""
+    return policies_by_pool(
+        node_pools(state), {name: known.spec for name, known in state.classes.items()}
+    )
 
 
 def granted_tolerations(state: ClusterState) -> dict[str, list[dict[str, Any]]]:
-    """Give the tolerations among what is granted, by pool."""
-    return {pool: list(policy["tolerations"]) for pool, policy in pod_policies(state).items() if policy.get("tolerations")}
+    """Return the granted tolerations by pool."""
+    return {
+        pool: list(policy["tolerations"])
+        for pool, policy in pod_policies(state).items()
+        if policy.get("tolerations")
+    }
 
 
 def class_names(state: ClusterState) -> list[str]:
-    """Name the classes of the pools, each once, in pool order."""
+    """Return the class names of the pools without duplicates, in pool order."""
     return list(dict.fromkeys(pool["className"] for pool in node_pools(state)))
 
 
 def missing_classes(state: ClusterState) -> list[str]:
-    """Name the classes of the pools that did not report themselves."""
+    """Return the classes of the pools that have not reported yet."""
     return [name for name in class_names(state) if name not in state.classes]

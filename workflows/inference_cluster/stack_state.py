@@ -1,4 +1,4 @@
-"""What an InferenceCluster knows of the serving stack that it installs."""
+"""The part of an InferenceCluster's state that describes its serving stack."""
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -11,20 +11,29 @@ from api_types.payloads.packing import Compact
 from workflows.entity.failures import NO_FAILURE, Failure
 
 
-class _Carried(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+class _StackPart(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+    )
 
 
-class RemovalProgress(_Carried):
-    """How far the removal of a stack is.
+class RemovalProgress(_StackPart):
+    """The progress of the removal of a stack.
 
     Attributes:
-        begun: whether replicas and caches are gone, or were given up: they are not waited for again.
-        purge: whether definitions that charts leave are deleted too.
-        number: of the current step, from 1; `since`: when it started.
-        attempts: how often it was tried without being completed; `retry_at`: when it is tried again.
-        remaining: what the last attempt found still there; `failure`: of the last attempt.
-        skipped: ids of objects that are no longer waited for. `finalizers`: what operators asked to remove, in this step.
+        begun: whether the wait for replicas and caches is over. It does not start again.
+        purge: whether definitions that charts leave behind are deleted too.
+        number: the number of the current step, from 1.
+        since: when the current step started.
+        attempts: the number of attempts at the current step that did not complete it.
+        retry_at: when the next attempt may start.
+        remaining: the objects that still existed after the last attempt.
+        failure: why the last attempt failed.
+        skipped: the IDs of objects that the removal no longer waits for.
+        finalizers: the finalizers that users asked to remove in this step.
 
     """
 
@@ -41,34 +50,35 @@ class RemovalProgress(_Carried):
 
     @property
     def steps(self) -> tuple[RemovalStep, ...]:
-        """All steps."""
         return steps_of(purge=self.purge)
 
     @property
     def step(self) -> RemovalStep:
-        """The current step."""
         return self.steps[self.number - 1]
 
     @property
     def ended(self) -> bool:
-        """Whether there is no step left."""
+        """Whether all steps are complete."""
         return self.number > len(self.steps)
 
     def complete(self, now: str) -> None:
-        """End the current step and start the next one."""
         self.number, self.since = self.number + 1, now
-        self.attempts, self.retry_at, self.remaining, self.failure, self.finalizers = 0, "", [], NO_FAILURE, []
+        self.attempts, self.retry_at = 0, ""
+        self.remaining, self.failure, self.finalizers = [], NO_FAILURE, []
 
 
-class TurnState(_Carried):
-    """The turn to upgrade that a cluster wants or has.
+class TurnState(_StackPart):
+    """The state of this cluster's turn to upgrade its stack.
 
     Attributes:
-        number: of the turn that is wanted; 0 if none is.
-        granted: whether the stack may be upgraded now. `holders`: the clusters that upgrade, for which this one waits.
-        answer: number of the newest answer.
-        said: digest of what StackUpgrades was told last, empty if it knows of no turn. `progress`: how far the upgrade was then.
-        report_at: before then no progress is reported.
+        number: the number of the requested turn. 0 if none is requested.
+        granted: whether the stack may be upgraded now.
+        holders: the clusters whose upgrades this cluster waits for.
+        answer: the number of the newest answer.
+        said: the digest of the last request to StackUpgrades. Empty if StackUpgrades knows
+            of no request.
+        progress: the progress of the upgrade in the last request.
+        report_at: the earliest time of the next progress report.
 
     """
 
@@ -81,27 +91,36 @@ class TurnState(_Carried):
     report_at: str = ""
 
 
-class StackState(_Carried):
-    """What is carried of a stack.
+class StackState(_StackPart):
+    """The carried state of a stack.
 
     Attributes:
-        plan: what is installed, or is being installed; None before the first preflight. `planned_at`: since when.
-        plans: how many plans there were. `replan`: another one has to be made, because settings of the workers changed.
-        upgrading: whether the plan follows another one, which was installed.
-        connected_plan: the digest of the plan that was applied when the cluster was last connected because of it.
-        completed_plan: when the plan was made that was last carried out to its end.
-        complete: whether some plan was carried out to its end.
-        done: the steps of the plan that are complete.
-        releases: what was installed, by component. `groups`: the groups of objects that were applied.
-        notes: what users should know, by step.
-        failures, attempts, retry_at: of steps that failed: why, how often in a row, and when they are tried again.
-        rewrites: components of which something is missing on the cluster although their release is as wanted.
-        repairs: how often something of a target was found missing and was applied again; `repaired_at` when that was last found.
-        stages: since when each stage has open steps. `late`: stages that take longer than usual.
-        seen: what was seen last; `covered`: of which targets, with the revision of each release and the number of the plan of each group.
-        address: the last address of the gateway, to tell when it changes.
-        turn: that to upgrade, which StackUpgrades gives.
-        removal: how far the removal is.
+        plan: the plan that is installed or being installed. None before the first
+            preflight.
+        planned_at: when the plan was made.
+        plans: the number of plans so far.
+        replan: whether a new plan has to be made because the workers' settings changed.
+        upgrading: whether the plan upgrades a stack that was complete.
+        connected_plan: the digest of the plan that caused the last reconnect.
+        completed_plan: the `planned_at` of the last plan that was completed.
+        complete: whether any plan was ever completed.
+        done: the completed steps of the plan.
+        releases: the installed releases, by component.
+        groups: the groups of objects that were applied.
+        notes: notes for users, by step.
+        failures, attempts, retry_at: why steps failed, the number of consecutive failures
+            and the time of the next attempt, by step.
+        rewrites: components with missing objects although their release is as wanted.
+        repairs: how often missing objects of a target were applied again.
+        repaired_at: when objects of a target were last found missing.
+        stages: when each stage with open steps started.
+        late: the stages that take longer than usual.
+        seen: the last observation of the stack.
+        covered: the targets of that observation, with the revision of each release and the
+            plan number of each group.
+        address: the last address of the gateway, to notice changes.
+        turn: the turn to upgrade, which StackUpgrades grants.
+        removal: the progress of the removal.
 
     """
 

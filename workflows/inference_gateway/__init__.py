@@ -1,1 +1,1 @@
-"""InferenceGateway: the gateway on the control cluster, and who has objects there."""
+"""InferenceGateway: the gateway on the control cluster, and its users."""

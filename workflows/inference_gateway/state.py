@@ -1,10 +1,10 @@
-"""What the InferenceGateway carries from run to run."""
+"""The state that the InferenceGateway carries from run to run."""
 
 from pydantic import Field
 
 from api_types.base import NAME_MAX
 from api_types.messages.gateway_work import INSTALL_STEPS, InstallStep, ObservedGateway
-from api_types.messages.versions import ObservationVersion, Version
+from api_types.messages.versions import MessageVersion, ObservationVersion
 from api_types.pins.charts import isolates_backends
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
@@ -13,16 +13,27 @@ from workflows.entity.state import EntityState
 class GatewayState(EntityState):
     """The state of the gateway.
 
-    `users`: the workflow ids of services and endpoints that registered, `registrations` the last one of each, `unanswered` those of them
-    that got no report yet. `reported`: digest of the last report. `connects` counts connections to the control cluster, `connected` says
-    whether there is one. `watches` numbers the watches. `installed`: digest of what is installed, empty while something is missing;
-    `repairs`: how often it was installed again since the gateway was last accepted, `repair_at`: when it is the next time. `taken_steps`:
-    those that were begun and not taken back; `waiting_step`: what the installation waits for. `kubernetes_version` is that of the control
-    cluster; `denied_cidrs`: networks where endpoints may not be, None before a worker has looked.
+    Attributes:
+        users: the workflow ids of registered services and endpoints.
+        registrations: the last registration of each user.
+        unanswered: the users that have received no report yet.
+        reported: the digest of the last report.
+        connects: the number of connections to the control cluster so far.
+        connected: whether the control cluster is connected.
+        kubernetes_version: the version of the control cluster.
+        denied_cidrs: networks where endpoints may not be; None until a worker has
+            reported them.
+        watches: the number of the last watch.
+        installed: the digest of the installation; empty while a part is missing.
+        repairs: the number of repairs since the gateway was last accepted.
+        repair_at: the time of the next repair.
+        taken_steps: the installation steps that were begun and not reverted.
+        waiting_step: the reason why the installation waits.
+
     """
 
     users: list[str] = Field(default_factory=list)
-    registrations: dict[str, Version] = Field(default_factory=dict)
+    registrations: dict[str, MessageVersion] = Field(default_factory=dict)
     unanswered: list[str] = Field(default_factory=list)
     reported: str = ""
     connects: int = 0
@@ -42,42 +53,69 @@ class GatewayState(EntityState):
 
     @property
     def reachable(self) -> bool:
-        """Whether the control cluster answers."""
+        """Return whether the control cluster answers."""
         return self.connected and (self.observed is None or self.observed.reachable)
 
     @property
     def address(self) -> str:
-        """The address of the gateway; the last one while the control cluster does not answer."""
+        """Return the address of the gateway.
+
+        It is the last known one while the control cluster does not answer.
+        """
         return self.observed.address if self.observed else ""
 
     @property
     def chart_version(self) -> str:
-        """The version of Traefik's chart."""
-        return str(((self.spec or {}).get("traefik") or {}).get("version", ""))[:NAME_MAX]
+        """Return the version of Traefik's chart."""
+        return str(((self.spec or {}).get("traefik") or {}).get("version", ""))[
+            :NAME_MAX
+        ]
 
     @property
     def address_pool(self) -> str:
-        """The addresses for MetalLB; empty where the cloud assigns some."""
+        """Return the addresses for MetalLB; empty where the cloud assigns addresses."""
         traefik = (self.spec or {}).get("traefik") or {}
-        pool = str((traefik.get("metallb") or {}).get("addressPool", "")) if traefik.get("loadBalancer") == "MetalLB" else ""
+        pool = (
+            str((traefik.get("metallb") or {}).get("addressPool", ""))
+            if traefik.get("loadBalancer") == "MetalLB"
+            else ""
+        )
         return pool[:NAME_MAX]
 
     @property
     def isolates_backends(self) -> bool:
-        """Whether two services may route one endpoint."""
+        """Return whether two services may route the same endpoint."""
         return isolates_backends(self.chart_version)
 
     @property
     def steps(self) -> list[InstallStep]:
-        """What shall be installed, in order."""
-        return [step for step in INSTALL_STEPS if self.address_pool or step not in ("metallb", "address-pool")]
+        """Return the steps of the installation, in order."""
+        return [
+            step
+            for step in INSTALL_STEPS
+            if self.address_pool or step not in ("metallb", "address-pool")
+        ]
 
     @property
     def unwanted_steps(self) -> list[InstallStep]:
-        """What was installed and the spec no longer has, in the order in which it is taken away."""
-        return [step for step in reversed(INSTALL_STEPS) if step in self.taken_steps and step not in self.steps]
+        """Return the steps to revert because the spec no longer needs them, in order.
+
+        They include steps that may have begun without a known result.
+        """
+        return [
+            step
+            for step in reversed(INSTALL_STEPS)
+            if step in self.taken_steps and step not in self.steps
+        ]
 
     @property
     def removal_steps(self) -> list[InstallStep]:
-        """What is taken away at the end, in order: also what a step may have begun whose end was never seen."""
-        return [step for step in reversed(INSTALL_STEPS) if step in self.taken_steps or step in self.steps]
+        """Return the steps to revert when the gateway is deleted, in order.
+
+        They include steps that may have begun without a known result.
+        """
+        return [
+            step
+            for step in reversed(INSTALL_STEPS)
+            if step in self.taken_steps or step in self.steps
+        ]

@@ -1,4 +1,4 @@
-"""The watch of the control cluster: one activity, for as long as this run of the workflow lasts."""
+"""The watch of the control cluster: one activity per run of the workflow."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ class GatewayWatch:
         context.on_end.append(self.stop)
 
     def take_failure(self) -> BaseException | None:
-        """Drop a watch that has ended; gives the error if it failed."""
+        """Forget a watch that has ended; return its error if it failed."""
         if self._task is None or not self._task.done():
             return None
         failure = None if self._task.cancelled() else self._task.exception()
@@ -33,10 +33,16 @@ class GatewayWatch:
             return
         state = self._context.state
         state.watches += 1
-        options = activity_options.on_cluster(activity_options.WATCH, "watch the control cluster")
-        began = self._context.next_registration()
+        options = activity_options.on_cluster(
+            activity_options.WATCH, "watch the control cluster"
+        )
+        began = self._context.next_watch(state.observed_version.run.sequence)
         order = WatchGateway(uid=state.uid, number=state.watches, began=began)
-        self._task = asyncio.create_task(workflow.execute_activity_method(RoutingActivities.watch_gateway, order, **options))
+        self._task = asyncio.create_task(
+            workflow.execute_activity_method(
+                RoutingActivities.watch_gateway, order, **options
+            )
+        )
         self._task.add_done_callback(self._ended)
 
     def stop(self) -> None:
@@ -46,7 +52,10 @@ class GatewayWatch:
             self._task = None
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """Requeue. The error is read here, or Python would log that it was never retrieved."""
+        """Requeue after the watch has ended.
+
+        Read its error, or Python logs that nobody retrieved it.
+        """
         if not task.cancelled():
             task.exception()
         self._context.requeue()

@@ -1,8 +1,9 @@
-"""InferenceGateway: the one gateway on the control cluster that all services share.
+"""InferenceGateway: the only gateway on the control cluster, which all services share.
 
-It installs the gateway, or takes one that others installed (annotation `modelplane.ai/stack: external`), watches the control cluster, and
-tells services and endpoints whether objects can be applied there and under which address they are reached. While the control cluster does
-not answer, everything there stays as it is, and requests go on.
+It installs the gateway, or uses an existing one (annotation `modelplane.ai/stack:
+external`), and watches the control cluster. It reports to services and endpoints
+whether objects can be applied there, and the address of the gateway. While the control
+cluster does not answer, all objects stay, and the gateway continues to serve requests.
 """
 
 from datetime import datetime, timedelta
@@ -17,7 +18,12 @@ from api_types import labels
 from api_types.digests import report_digest
 from api_types.errors import NoControlCluster
 from api_types.messages.delivery import EntityRef
-from api_types.messages.gateway_work import ControlObserved, InstallStep, RunInstallStep, WatchGateway
+from api_types.messages.gateway_work import (
+    ControlObserved,
+    InstallStep,
+    RunInstallStep,
+    WatchGateway,
+)
 from api_types.messages.routing import GatewayChanged, GatewayUse
 from api_types.messages.scheduling import Resync
 from api_types.messages.signals import (
@@ -41,28 +47,24 @@ from workflows.entity.registering.registrations import drop_ended, is_newest
 from workflows.entity.start import check_only_id, read_carried
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.watch import GatewayWatch
-from workflows.numbered_patch import NumberedPatch
 
-# How often a step of the installation looks whether what it waits for is there: at first, after a while, and in a
+# The intervals of the checks of an installation step: at first, after a while, and in a
 # repair that does not help.
 STEP_FIRST = timedelta(seconds=5)
 STEP_LATER = timedelta(seconds=30)
 STEP_AT_LAST = timedelta(minutes=5)
 STEP_CHECKS_FIRST = 24
 SERVICES_NAMED = 5
-# Workers of before dropped what a class supports. A patch that one of them did not record stays off until this run ends, which may be in
-# months, so each watch has its own.
-TIMEOUTS_PATCH = "gateway-timeouts-{run}"
-# In histories of before only a gateway that had just been Ready was installed again.
-REPAIR_PATCH = "repair-until-accepted"
-# Old histories have no answer to services that registered during the first report.
-REGISTERED_PATCH = "answer-after-first-report"
 _SERVICE_PREFIX = f"{ModelServiceSignals.kind.lower()}/"
 
 
 @workflow.defn(name="InferenceGateway")
 class InferenceGatewayWorkflow(Entity[GatewayState]):
-    """Workflow id inferencegateway/default; ends when it is deleted, no service uses it and what it installed is gone."""
+    """Workflow id inferencegateway/default.
+
+    It ends when the gateway is deleted, no service uses it and its installation is
+    removed.
+    """
 
     kind = "InferenceGateway"
 
@@ -71,19 +73,18 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         super().__init__(read_carried(arguments, GatewayState) or GatewayState())
         check_only_id(self.kind, INFERENCE_GATEWAY.workflow_id)
         self.watch = GatewayWatch(self.context)
-        self.repair = NumberedPatch(REPAIR_PATCH, workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
-        """Run until the gateway is deleted and what it installed is gone."""
+        """Run until the gateway is deleted and its installation is removed."""
         del arguments
         await self.run_until_deleted()
 
-    # --- messages -----------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(InferenceGatewaySignals.GATEWAY_USED)
     def gateway_used(self, message: GatewayUse) -> None:
-        """Record that a service or endpoint has objects on the control cluster, or no longer has."""
+        """Record whether a service or endpoint has objects on the control cluster."""
         user = workflow_id(message.kind, message.namespace, message.name)
         if not is_newest(self.state.registrations, user, message.uid, message.sequence):
             return
@@ -96,54 +97,68 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
 
     @handles(InferenceGatewaySignals.CONTROL_OBSERVED)
     def control_observed(self, message: ControlObserved) -> None:
-        """Store what the watch saw of the gateway."""
-        order = ObservationOrder(cluster="control", cluster_uid=message.gateway_uid, run=message.run, sequence=message.sequence)
+        """Store the gateway's state that the watch observed."""
+        order = ObservationOrder(
+            cluster="control",
+            cluster_uid=message.gateway_uid,
+            run=message.run,
+            sequence=message.sequence,
+        )
         seen = message.gateway
-        if message.owner_uid != self.state.uid or seen is None or not self.state.observed_version.accepts(order, self.state.uid):
+        if (
+            message.owner_uid != self.state.uid
+            or seen is None
+            or not self.state.observed_version.accepts(order, self.state.uid)
+        ):
             return
         before = self.state.observed
         self.state.observed_version = self.state.observed_version.advanced(order)
         if seen.reachable and before is not None and not before.reachable:
-            # What is there may be other than what was applied.
+            # The objects on the cluster may differ from the applied ones.
             self.state.connects += 1
-            self.context.record_event("Normal", "Connected", "the control cluster answers again")
+            self.context.record_event(
+                "Normal", "Connected", "the control cluster answers again"
+            )
         if not seen.reachable and (before is None or before.reachable):
-            self.context.record_event("Warning", "ClusterUnreachable", f"the control cluster: {seen.error}")
-        # The address is still that of the gateway while nobody can say so.
-        kept: dict[str, Any] = {"address": before.address} if before and not seen.reachable else {}
+            self.context.record_event(
+                "Warning", "ClusterUnreachable", f"the control cluster: {seen.error}"
+            )
+        # The last known address stays valid while the control cluster does not answer.
+        kept: dict[str, Any] = (
+            {"address": before.address} if before and not seen.reachable else {}
+        )
         known = before.timeouts if before else None
-        if seen.timeouts is None or (seen.timeouts != known and not workflow.patched(TIMEOUTS_PATCH.format(run=message.run))):
-            # A watch that began anew has not read the class yet.
+        if seen.timeouts is None:
+            # A restarted watch has not read the class yet.
             kept["timeouts"] = known
         self.state.observed = seen.model_copy(update=kept)
         self.context.mark_changed()
 
     @handles(InferenceGatewaySignals.RESYNC)
     def resync(self, message: Resync | None) -> None:
-        """Report to all again."""
+        """Report to all users again."""
         del message
         self.state.reported = ""
         self.context.requeue()
 
-    # --- hooks of the entity ------------------------------------------------------------------------------------------------------
+    # Hooks of the entity
 
     def on_manifest_changed(self, *, new_generation: bool) -> None:
-        """Make the next attempt at once: a new spec, or another annotation, may help."""
+        """Make the next attempt at once: a new spec or annotation may help."""
         del new_generation
         self.on_retry_requested()
 
     def on_retry_requested(self) -> None:
-        """Make the next attempt at once."""
         self.state.retry_at = ""
 
     def status(self) -> dict[str, Any]:
-        """Show the address."""
+        """Return the address."""
         return {"address": self.state.address} if self.state.address else {}
 
-    # --- one pass -----------------------------------------------------------------------------------------------------------------
+    # One pass
 
     async def reconcile(self) -> bool:
-        """Install what is missing, connect, watch, and report to users."""
+        """Install missing parts, connect, watch, and report to users."""
         if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
@@ -160,11 +175,14 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
 
     @property
     def is_external(self) -> bool:
-        """Whether others install the gateway."""
+        """Return whether the gateway was installed by others."""
         return self.state.annotations.get(labels.STACK) == "external"
 
     async def install(self) -> bool:
-        """Bring what is installed to the spec, step by step; False while a step is not complete."""
+        """Bring the installation in line with the spec, step by step.
+
+        Return False while a step is not complete.
+        """
         if self.is_external:
             return True
         wanted = report_digest([self.state.chart_version, self.state.address_pool])
@@ -179,8 +197,14 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
                 self.state.taken_steps.append(step)
             if not await self._step_is_done(step):
                 return False
-        self.state.installed, self.state.waiting_step, self.state.attempts = wanted, "", 0
-        self.context.record_event("Normal", "Installed", "Traefik ready, composing Gateway")
+        self.state.installed, self.state.waiting_step, self.state.attempts = (
+            wanted,
+            "",
+            0,
+        )
+        self.context.record_event(
+            "Normal", "Installed", "Traefik ready, composing Gateway"
+        )
         return True
 
     async def _step_is_done(self, step: InstallStep, *, remove: bool = False) -> bool:
@@ -194,7 +218,9 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         summary = f"{'remove' if remove else 'install'} {step} on the control cluster"
         try:
             result = await workflow.execute_activity_method(
-                StackActivities.run_install_step, order, **activity_options.on_cluster(activity_options.STACK_STEP, summary)
+                StackActivities.run_install_step,
+                order,
+                **activity_options.on_cluster(activity_options.STACK_STEP, summary),
             )
         except ActivityError as error:
             self._record_failure(failure_of(error))
@@ -213,25 +239,41 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         later = self.state.attempts - STEP_CHECKS_FIRST
         if later < 0:
             return STEP_FIRST
-        # A repair may never help, and each check takes all steps again, a release of Helm among them.
-        return min(STEP_LATER * 2 ** min(later, 8), STEP_AT_LAST) if self.state.repairs else STEP_LATER
+        # A repair may never succeed, and each check repeats all steps, including a Helm
+        # release.
+        return (
+            min(STEP_LATER * 2 ** min(later, 8), STEP_AT_LAST)
+            if self.state.repairs
+            else STEP_LATER
+        )
 
     async def connect(self) -> bool:
-        """Connect to the control cluster, unless that is done; False if it does not succeed."""
+        """Connect to the control cluster if necessary; return False if it fails."""
         if self.state.connected:
             return True
         order = WatchGateway(uid=self.state.uid, number=self.state.watches)
-        options = activity_options.on_cluster(activity_options.CONNECT, "connect to the control cluster")
+        options = activity_options.on_cluster(
+            activity_options.CONNECT, "connect to the control cluster"
+        )
         try:
-            facts = await workflow.execute_activity_method(RoutingActivities.connect_gateway, order, **options)
+            facts = await workflow.execute_activity_method(
+                RoutingActivities.connect_gateway, order, **options
+            )
         except ActivityError as error:
             self._record_failure(failure_of(error))
             return False
-        self.state.connected, self.state.kubernetes_version = True, facts.kubernetes_version
+        self.state.connected, self.state.kubernetes_version = (
+            True,
+            facts.kubernetes_version,
+        )
         self.state.denied_cidrs = facts.denied_cidrs
         self.state.connects += 1
         self.state.failure, self.state.attempts = NO_FAILURE, 0
-        self.context.record_event("Normal", "Connected", f"control cluster: Kubernetes {facts.kubernetes_version}")
+        self.context.record_event(
+            "Normal",
+            "Connected",
+            f"control cluster: Kubernetes {facts.kubernetes_version}",
+        )
         return True
 
     def _waits(self) -> bool:
@@ -250,25 +292,38 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         self.state.retry_at = (self.context.moment() + pause).isoformat()
         self.context.requeue_after(pause)
 
-    # --- conditions ---------------------------------------------------------------------------------------------------------------
+    # Conditions
 
     def conclude(self) -> None:
-        """Write what follows from the state into conditions."""
+        """Set the conditions from the state."""
         problem = self._controller_problem()
         if problem:
             self.context.set_condition("ControllerReady", FALSE, "Installing", problem)
         else:
-            self.context.set_condition("ControllerReady", TRUE, "ControllerHealthy", self._version_warning())
+            self.context.set_condition(
+                "ControllerReady", TRUE, "ControllerHealthy", self._version_warning()
+            )
         if problem or self.state.observed is None:
-            self.context.set_condition("Ready", FALSE, "Installing", problem or "the gateway has not been seen yet")
+            self.context.set_condition(
+                "Ready",
+                FALSE,
+                "Installing",
+                problem or "the gateway has not been observed yet",
+            )
         elif not self.state.observed.reachable:
-            self.context.set_condition("Ready", FALSE, "ClusterUnreachable", self.state.observed.error)
+            self.context.set_condition(
+                "Ready", FALSE, "ClusterUnreachable", self.state.observed.error
+            )
         elif not self.state.observed.accepted:
             self._repair()
-            self.context.set_condition("Ready", FALSE, "Installing", self.state.observed.message)
+            self.context.set_condition(
+                "Ready", FALSE, "Installing", self.state.observed.message
+            )
         else:
             self.state.repairs, self.state.repair_at = 0, ""
-            self.context.set_condition("Ready", TRUE, "Available", self.state.observed.message)
+            self.context.set_condition(
+                "Ready", TRUE, "Available", self.state.observed.message
+            )
 
     def _controller_problem(self) -> str:
         if self.state.failure.type == NoControlCluster.__name__:
@@ -282,22 +337,34 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
     def _version_warning(self) -> str:
         if self.state.isolates_backends:
             return ""
-        return f"chart {self.state.chart_version} is below the floor: of two services that select one endpoint only the older one routes it"
+        return (
+            f"chart {self.state.chart_version} cannot separate services with a shared "
+            "endpoint: only the oldest of these services routes it; use a newer chart"
+        )
 
     def _repair(self) -> None:
-        """Install again what others have changed or deleted, if it was complete before; ever later while that does not help."""
+        """Repair an installation that others changed or deleted after it was complete.
+
+        The intervals grow while repairs do not help.
+        """
         if self.is_external:
             return
         if is_true(self.state.conditions, "Ready"):
             self.state.installed = ""
             self.context.requeue_after(STEP_FIRST)
-        elif self.state.installed and self.repair.is_on():
+        elif self.state.installed:
             self._repair_when_due()
 
     def _repair_when_due(self) -> None:
-        """Install again what was lost while that could not be seen, as in an outage, or once more before it was accepted."""
+        """Repair objects that were lost during an outage, or before acceptance.
+
+        Such a loss could not be observed. The intervals grow with each repair.
+        """
         now = self.context.moment()
-        self.state.repair_at = self.state.repair_at or (now + backoff.after_retries(self.state.repairs)).isoformat()
+        self.state.repair_at = (
+            self.state.repair_at
+            or (now + backoff.after_retries(self.state.repairs)).isoformat()
+        )
         due = datetime.fromisoformat(self.state.repair_at)
         if due > now:
             self.context.requeue_at(due)
@@ -306,10 +373,10 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         self.state.installed = ""
         self.context.requeue()
 
-    # --- reports ------------------------------------------------------------------------------------------------------------------
+    # Reports
 
     async def report_changes(self) -> None:
-        """Report what is new to all users, and to those that registered what they do not know yet."""
+        """Report changes to all users, and the present state to new users."""
         changed = self._report()
         digest = report_digest(changed.wire())
         if digest == self.state.reported:
@@ -318,10 +385,16 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         first = not self.state.reported
         self.state.reported = digest
         if first:
-            announced = GatewayUserSignals.GATEWAY_CHANGED.broadcast(self._numbered(changed), ModelServiceSignals, ModelEndpointSignals)
-            await broadcast(announced, "report to all services and endpoints that the gateway exists")
-            # Visibility does not show the newest services yet, so the broadcast missed them.
-            if self.state.unanswered and workflow.patched(REGISTERED_PATCH):
+            announced = GatewayUserSignals.GATEWAY_CHANGED.broadcast(
+                self._numbered(changed), ModelServiceSignals, ModelEndpointSignals
+            )
+            await broadcast(
+                announced,
+                "report to all services and endpoints that the gateway exists",
+            )
+            # Visibility does not list the newest services yet, so the broadcast missed
+            # them.
+            if self.state.unanswered:
                 await self._send(self.state.unanswered, changed)
             else:
                 self.state.unanswered = []
@@ -330,12 +403,17 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
 
     def _report(self) -> GatewayChanged:
         seen, controller = self.state.observed, self._controller_problem()
-        if self.state.reachable:
-            problem = "" if self.state.address else ((seen.message if seen else "") or "InferenceGateway default has no address yet")
+        if self.state.reachable and self.state.address:
+            problem = ""
+        elif self.state.reachable:
+            message = seen.message if seen else ""
+            problem = message or "InferenceGateway default has no address yet"
         elif self.state.connected and seen:
             problem = f"the control cluster does not answer: {seen.error}"
+        elif self.state.failure.type == NoControlCluster.__name__:
+            problem = controller
         else:
-            problem = controller if self.state.failure.type == NoControlCluster.__name__ else f"InferenceGateway default: {controller}"
+            problem = f"InferenceGateway default: {controller}"
         return GatewayChanged(
             uid=self.state.uid,
             sequence=0,
@@ -354,23 +432,44 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
     async def _send(self, users: list[str], changed: GatewayChanged) -> None:
         if not users:
             return
-        users, self.state.unanswered = list(users), [user for user in self.state.unanswered if user not in users]
+        users, self.state.unanswered = (
+            list(users),
+            [user for user in self.state.unanswered if user not in users],
+        )
         message = self._numbered(changed)
-        requests = [GatewayUserSignals.GATEWAY_CHANGED.request(EntityRef[GatewayUserSignals](user), message) for user in users]
-        missing = await send_all(requests, f"report the gateway to {len(users)} services and endpoints")
-        # One that was terminated could not unregister; it registers again when it is applied again.
+        requests = [
+            GatewayUserSignals.GATEWAY_CHANGED.request(
+                EntityRef[GatewayUserSignals](user), message
+            )
+            for user in users
+        ]
+        missing = await send_all(
+            requests, f"report the gateway to {len(users)} services and endpoints"
+        )
+        # A terminated user could not unregister. It registers again when it is applied
+        # again.
         self.state.users = [user for user in self.state.users if user not in missing]
 
-    # --- teardown -----------------------------------------------------------------------------------------------------------------
+    # Teardown
 
     async def tear_down(self) -> bool:
-        """Wait until no service uses the gateway, remove what was installed, report it. True when it is gone."""
+        """Wait for users, remove the installation, and report.
+
+        Return True when the gateway is gone.
+        """
         self.context.set_condition("Ready", FALSE, "Deleting")
-        services = [user.removeprefix(_SERVICE_PREFIX) for user in self.state.users if user.startswith(_SERVICE_PREFIX)]
+        services = [
+            user.removeprefix(_SERVICE_PREFIX)
+            for user in self.state.users
+            if user.startswith(_SERVICE_PREFIX)
+        ]
         if services and not self.state.forced:
             named = ", ".join(services[:SERVICES_NAMED])
             self.context.set_condition(
-                "Deleting", FALSE, "BlockedByServices", f"{len(services)} ModelServices use it: {named}; delete them first"
+                "Deleting",
+                FALSE,
+                "BlockedByServices",
+                f"{len(services)} ModelServices use it: {named}; delete them first",
             )
             await self._send(self.state.unanswered, self._report())
             return False
@@ -378,7 +477,9 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         if not self.is_external and not await self._uninstalled():
             return False
         self.state.connected = False
-        gone = self._report().model_copy(update={"present": False, "problem": "", "address": ""})
+        gone = self._report().model_copy(
+            update={"present": False, "problem": "", "address": ""}
+        )
         await self._send(self.state.users, gone)
         return True
 
@@ -388,16 +489,31 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         for step in self.state.removal_steps:
             if await self._step_is_done(step, remove=True):
                 continue
-            if self.state.failure.type == NoControlCluster.__name__ and not self.state.connects:
+            if (
+                self.state.failure.type == NoControlCluster.__name__
+                and not self.state.connects
+            ):
                 # Nothing was ever installed.
                 return True
             if self.state.forced:
-                reason = f"the teardown was forced; {self.state.failure.message or self.state.waiting_step}"
-                self.state.add_left_behind([LeftBehind(kind="installation", name=step, location="control cluster", reason=reason)])
-                self.context.record_event("Warning", "LeftBehind", f"{step} may remain on the control cluster")
+                cause = self.state.failure.message or self.state.waiting_step
+                left = LeftBehind(
+                    kind="installation",
+                    name=step,
+                    location="control cluster",
+                    reason=f"the teardown was forced; {cause}",
+                )
+                self.state.add_left_behind([left])
+                self.context.record_event(
+                    "Warning", "LeftBehind", f"{step} may remain on the control cluster"
+                )
                 continue
             failure = self.state.failure
-            message = f"{failure.type}: {failure.message}" if failure.type else self.state.waiting_step
+            message = (
+                f"{failure.type}: {failure.message}"
+                if failure.type
+                else self.state.waiting_step
+            )
             self.context.set_condition("Deleting", FALSE, "InProgress", message)
             return False
         return True

@@ -1,46 +1,65 @@
-"""Which volume claims the pods of replicas mount, and which one each replica shall mount next. Pure.
+"""Decide which volume claim each replica mounts next.
 
-A new artifact reaches the replicas of one deployment one after the other, each when the one before it runs on the new volume: given to all
-of them at once it would restart all of them at once.
+The replicas of a deployment switch to a new artifact one after the other, because a
+switch restarts the replica. Each replica waits until the previous one runs on the new
+volume. All functions are pure.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from workflows.model_cache.state import ClusterStaging, User
+from workflows.model_cache.state import CacheUser, ClusterStaging
 
 
 class ClaimAssignment(NamedTuple):
-    """A replica, by uid, and the claim that it shall mount."""
+    """A replica uid and the claim that the replica shall mount."""
 
     uid: str
     claim: str
 
 
-def claims_in_use(users: Mapping[str, User], cluster: str) -> frozenset[str]:
-    """Name the claims that pods of replicas on a cluster mount, or may mount soon."""
-    here = [user for user in users.values() if user.cluster == cluster]
-    return frozenset(claim for user in here for claim in (*user.claims, user.assigned_claim) if claim)
+def claims_in_use(users: Mapping[str, CacheUser], cluster: str) -> frozenset[str]:
+    """Return the claims that pods on a cluster mount or may mount soon."""
+    claims: set[str] = set()
+    for user in users.values():
+        if user.cluster == cluster:
+            claims |= {*user.claims, user.assigned_claim}
+    return frozenset(filter(None, claims))
 
 
-def mounting_replicas(users: Iterable[User]) -> list[str]:
-    """Name the replicas whose pods mount a claim of this cache."""
+def mounting_replicas(users: Iterable[CacheUser]) -> list[str]:
+    """Return the replicas whose pods mount a claim of this cache."""
     return sorted(user.name for user in users if user.claims)
 
 
-def assigned_replicas(users: Iterable[User]) -> list[str]:
-    """Name the replicas that were told to mount a claim: their pods may mount it before they say so."""
+def assigned_replicas(users: Iterable[CacheUser]) -> list[str]:
+    """Return the replicas with an assigned claim.
+
+    Their pods may mount the claim before the replicas report that.
+    """
     return sorted(user.name for user in users if user.cluster and user.assigned_claim)
 
 
-def next_assignments(users: Mapping[str, User], stagings: Mapping[str, ClusterStaging], *, deleting: bool) -> list[ClaimAssignment]:
-    """Decide to which replicas another claim is assigned; at most one of each deployment switches at a time."""
+def next_assignments(
+    users: Mapping[str, CacheUser],
+    stagings: Mapping[str, ClusterStaging],
+    *,
+    deleting: bool,
+) -> list[ClaimAssignment]:
+    """Return the replicas that get another claim.
+
+    At most one replica of each deployment switches at a time.
+    """
     switching = {user.deployment for user in users.values() if user.is_switching}
     found: list[ClaimAssignment] = []
     for uid, user in sorted(users.items(), key=lambda item: item[1].name):
         staging = stagings.get(user.cluster)
         published = staging.published if staging else None
-        if published is None or published.claim == user.assigned_claim or (deleting and not user.claims):
+        if (
+            published is None
+            or published.claim == user.assigned_claim
+            or (deleting and not user.claims)
+        ):
             continue
         if user.claims and published.claim not in user.claims:
             if user.deployment in switching:

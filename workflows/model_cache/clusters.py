@@ -1,6 +1,7 @@
-"""Which clusters a ModelCache knows.
+"""Find the clusters for a ModelCache.
 
-A cluster reports itself to all caches when something about it changes; a survey finds those that did so before this cache existed.
+A cluster reports its changes to all caches. A survey finds clusters that reported
+before this cache existed.
 """
 
 import contextlib
@@ -9,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
-from temporalio import workflow
 
 from activities.messaging.messages import Survey
 from api_types import names
@@ -24,31 +24,29 @@ from workflows.model_cache.results import left_by_label
 from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
 from workflows.model_cache.state import CacheState
-from workflows.numbered_patch import NumberedPatch
 
-# Reports of clusters may be lost with their receiver: every six hours all are queried again.
+# Reports may be lost with their receiver, so all clusters are queried every six hours.
 SURVEY_EVERY_RESYNCS = 6
 SURVEY_PAGE = 200
-# How often a cache queries all clusters for one spec. Visibility lags, and may list no run of a
-# cluster that continues as new. A cluster that does not change sends no report either.
+# How often a cache queries all clusters for one spec. Visibility lags, and may miss a
+# cluster that is continuing as new. A cluster that does not change sends no report
+# either.
 SURVEYS = 2
 
-# In histories of before a cluster on which nothing can be staged changes nothing.
-UNREADY_PATCH = "clusters-that-cannot-stage"
-# In earlier histories clusters were queried once for each spec.
-AGAIN_PATCH = "survey-again"
 
-
-class Clusters:
-    """Keeps the clusters on which something is, or could be, staged."""
+class StagingClusters:
+    """Stores the clusters that hold or may hold artifacts."""
 
     def __init__(self, context: EntityContext[CacheState]) -> None:
         self.context = context
         self.state = context.state
-        self._surveys_again = NumberedPatch(AGAIN_PATCH, workflow.patched)
 
     def reported(self, site: CacheSite) -> None:
-        """Store what a cluster reports. One that may be a late report of an earlier cluster is asked about with the next pass."""
+        """Record a report of a cluster.
+
+        If the report may come from an earlier cluster of this name, the next pass
+        queries the cluster.
+        """
         staging = self.state.stagings.get(site.name)
         if staging is not None and staging.site_version.is_doubtful(site.uid):
             staging.doubted = True
@@ -56,19 +54,23 @@ class Clusters:
             return
         unready = self.state.unready
         self._record(site)
-        if self.state.unready != unready and not self.state.stagings and workflow.patched(UNREADY_PATCH):
-            # The condition says why there is no cluster.
+        if self.state.unready != unready and not self.state.stagings:
+            # The condition shows why no cluster can be used.
             self.context.mark_changed()
 
     def _answered(self, site: CacheSite) -> None:
-        """Store what a cluster says when it is asked: that is the one which is there."""
+        """Record the answer of a cluster.
+
+        An answer always comes from the current cluster.
+        """
         staging = self.state.stagings.get(site.name)
         if staging is not None:
-            staging.doubted, staging.site_version = False, staging.site_version.allowing(site.uid)
+            staging.doubted = False
+            staging.site_version = staging.site_version.allowing(site.uid)
         self._record(site)
 
     def _record(self, site: CacheSite) -> None:
-        """Add a cluster on which something shall be staged, or update one that is known."""
+        """Update a known cluster, or add one that can stage the artifact."""
         if site.name in self.state.silent and not self.state.deleting:
             self.state.silent.remove(site.name)
         staging = self.state.stagings.get(site.name)
@@ -78,71 +80,92 @@ class Clusters:
         elif self._earlier_holder(site):
             self._release(site)
         elif self.state.spec is not None and not self.state.deleting:
-            fresh = new_staging(site, volume_class(self.state.spec), by_pods=gets_by_pods(self.state.spec))
+            fresh = new_staging(
+                site,
+                volume_class(self.state.spec),
+                by_pods=gets_by_pods(self.state.spec),
+            )
             record_unready(self.state, site)
             if selects(match_labels(self.state.spec), site) and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()
 
     def _earlier_holder(self, site: CacheSite) -> str:
-        """Return the uid of an earlier cache of this name for which a deleted cluster waits."""
+        """Return the uid of an earlier cache of this name that holds up the cluster.
+
+        A cluster that is being deleted waits for the caches that it knows.
+        """
         uid = site.holders.get(f"{self.context.namespace}/{self.context.name}", "")
         return "" if uid == self.state.uid else uid
 
     def _release(self, site: CacheSite) -> None:
-        """Release a cluster that is being deleted and waits for an earlier cache of this name.
+        """Release a deleted cluster that waits for an earlier cache of this name.
 
-        The workflow of that cache was terminated, and nobody knows which volumes it has left there.
+        The workflow of the earlier cache was terminated. Its remaining volumes are
+        unknown.
         """
         staging = new_staging(site)
         staging.registered = True
         self.state.stagings[site.name] = staging
-        earlier = f"an earlier {self.context.kind} of this name, which was terminated"
-        message = f"volumes of {earlier}, may still exist on {site.name}"
+        earlier = f"an earlier {self.context.kind} of this name that was terminated"
+        message = f"volumes of {earlier} may still exist on {site.name}"
         self.context.record_event("Warning", "Abandoned", message)
-        self._list_earlier(site.name, "the cluster was deleted after the cache was terminated")
+        self._list_earlier(
+            site.name, "the cluster was deleted after the cache was terminated"
+        )
         self.context.mark_changed()
 
     def list_what_silent_clusters_may_have(self) -> None:
-        """List clusters that did not say whether an earlier cache of this name has volumes there."""
+        """List silent clusters: volumes of an earlier cache may be on them."""
         for name in self.state.silent:
-            self._list_earlier(name, "no answer of the cluster to say which caches it holds")
+            self._list_earlier(name, "the cluster did not answer which caches it holds")
         self.state.silent = []
 
     def _list_earlier(self, cluster: str, why: str) -> None:
         context = self.context
-        self.state.add_left_behind([left_by_label(context.namespace, context.name, cluster, why)])
+        self.state.add_left_behind(
+            [left_by_label(context.namespace, context.name, cluster, why)]
+        )
 
     def repeat_survey(self) -> None:
         """Query all clusters again in the next pass."""
         self.state.surveyed = False
 
     def survey_for_new_spec(self) -> None:
-        """Query all clusters in the next pass, and again when visibility has caught up."""
+        """Query all clusters in the next pass, and again after the lag of visibility."""
         self.repeat_survey()
         self.state.surveys = 0
 
     async def survey(self) -> None:
-        """Query every cluster, if that was not done since the spec last changed; once more after the lag of visibility.
+        """Query all clusters after a change of the spec, and again after a delay.
 
-        A cluster that answers does not wait for one that does not. After the last survey, clusters that have not answered get a signal,
-        and report when they run again.
+        Clusters that answer do not wait for others. After the last survey, clusters
+        that did not answer get a signal, and report when they run again.
         """
         if self.state.surveyed and not self._is_due_again():
-            if doubted := [name for name, staging in self.state.stagings.items() if staging.doubted]:
+            doubted = [
+                name for name, staging in self.state.stagings.items() if staging.doubted
+            ]
+            if doubted:
                 await self._query(doubted)
             return
         self.state.surveyed = True
         self._plan_another()
         self.state.unready = {}
         unlisted, unresponsive = dict.fromkeys(self.state.stagings), list[str]()
-        clusters = Survey(kinds=["InferenceCluster"], query="cache_site", quick=True, page_size=SURVEY_PAGE)
+        clusters = Survey(
+            kinds=["InferenceCluster"],
+            query="cache_site",
+            quick=True,
+            page_size=SURVEY_PAGE,
+        )
         async for page in query_pages(clusters, "query the clusters of the fleet"):
             sites = read_sites(page.answers)
             for site in sites.values():
                 unlisted.pop(site.name, None)
                 self._answered(site)
-            unresponsive += [*page.unresponsive, *(workflow_id for workflow_id in page.answers if workflow_id not in sites)]
+            unreadable = [each for each in page.answers if each not in sites]
+            unresponsive += [*page.unresponsive, *unreadable]
         silent = sorted(workflow_id.rpartition("/")[2] for workflow_id in unresponsive)
         self.state.silent = [name for name in silent if name not in self.state.stagings]
         for name in silent:
@@ -155,7 +178,7 @@ class Clusters:
     def _plan_another(self) -> None:
         state = self.state
         state.surveys, state.survey_at = min(state.surveys + 1, SURVEYS), ""
-        if state.surveys < SURVEYS and self._surveys_again.is_on():
+        if state.surveys < SURVEYS:
             self.context.requeue_after(REPEAT_BROADCAST)
             state.survey_at = (self.context.moment() + REPEAT_BROADCAST).isoformat()
 
@@ -167,18 +190,29 @@ class Clusters:
         return bool(at)
 
     async def _await_reports(self, unresponsive: Sequence[str]) -> None:
-        """Have clusters that do not answer report as soon as they run."""
+        """Ask clusters that do not answer to report as soon as they run."""
         if unresponsive:
-            requests = [InferenceClusterSignals.RESYNC.request(EntityRef(workflow_id), None) for workflow_id in sorted(unresponsive)]
-            await send_all(requests, f"have {len(requests)} clusters report that do not answer")
+            requests = [
+                InferenceClusterSignals.RESYNC.request(EntityRef(workflow_id), None)
+                for workflow_id in sorted(unresponsive)
+            ]
+            await send_all(requests, f"ask {len(requests)} silent clusters to report")
 
     async def _query(self, clusters: list[str]) -> None:
-        """Query clusters that visibility did not list; one that does not run any more has no record."""
-        by_id = {names.workflow_id("InferenceCluster", "", name): name for name in clusters}
+        """Query clusters that visibility did not list, and mark those that have ended."""
+        by_id = {
+            names.workflow_id("InferenceCluster", "", name): name for name in clusters
+        }
         queried = await query_each(by_id, "cache_site", f"query {len(by_id)} clusters")
         sites = read_sites(queried.answers)
-        unresponsive = [workflow_id for workflow_id in by_id if workflow_id in {*queried.unresponsive, *queried.answers} - sites.keys()]
-        doubted = [workflow_id for workflow_id in unresponsive if self.state.stagings[by_id[workflow_id]].doubted]
+        existing = {*queried.unresponsive, *queried.answers}
+        unread = existing - sites.keys()
+        unresponsive = [workflow_id for workflow_id in by_id if workflow_id in unread]
+        doubted = [
+            workflow_id
+            for workflow_id in unresponsive
+            if self.state.stagings[by_id[workflow_id]].doubted
+        ]
         await self._await_reports(doubted)
         for workflow_id, name in by_id.items():
             staging = self.state.stagings[name]
@@ -191,7 +225,10 @@ class Clusters:
 
 
 def read_sites(answers: Mapping[str, Any]) -> dict[str, CacheSite]:
-    """Read the answers of clusters, by workflow id. An answer that cannot be read, as of another version, counts as none."""
+    """Parse the answers of clusters, by workflow ID.
+
+    Skip answers that cannot be parsed, for example from another version.
+    """
     sites: dict[str, CacheSite] = {}
     for workflow_id, answer in answers.items():
         with contextlib.suppress(ValidationError):

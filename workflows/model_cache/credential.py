@@ -1,4 +1,7 @@
-"""How a ModelCache waits for a credential that is missing or refused: by an activity, not by polling, for waiting costs no history."""
+"""Waits in an activity for a credential that is missing or rejected.
+
+Timers in the workflow would add events to the history.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -11,17 +14,21 @@ from api_types.errors import error_message, error_type
 from api_types.messages.caches import AwaitCredential
 from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
-from workflows.model_cache.plan import AUTH_REFUSED, may_tell_revision, waits_for_credential
+from workflows.model_cache.plan import (
+    AUTH_REFUSED,
+    may_tell_revision,
+    waits_for_credential,
+)
 from workflows.model_cache.results import reset_backoff
 from workflows.model_cache.spec import DesiredStaging
-from workflows.model_cache.state import CacheState
+from workflows.model_cache.state import CacheCopy, CacheState
 
-# The watch fails only with what its retries did not end.
+# The watch fails only with errors that its own retries did not fix.
 WATCH_AGAIN = timedelta(minutes=1)
 
 
 class CredentialWatch:
-    """Watches the Secret of a cache while a cluster waits for it."""
+    """Watches the Secrets of a cache while a cluster waits for them."""
 
     def __init__(self, context: EntityContext[CacheState]) -> None:
         self.context = context
@@ -29,11 +36,14 @@ class CredentialWatch:
         self.watching: asyncio.Task[None] | None = None
 
     def update(self, desired: DesiredStaging | None) -> None:
-        """Start watching when a cluster waits for the credential, stop when none does."""
+        """Start watching when a cluster waits for a credential. Stop when none does."""
         if self.watching and self.watching.done():
             self.watching = None
-        waits = any(waits_for_credential(copy) for staging in self.state.stagings.values() for copy in staging.copies[:1])
-        if waits and desired and (desired.credential or desired.others) and self.watching is None:
+        stagings = self.state.stagings.values()
+        current = [staging.copies[0] for staging in stagings if staging.copies]
+        waits = any(map(waits_for_credential, current))
+        has_secret = desired and (desired.credential or desired.others)
+        if waits and desired and has_secret and self.watching is None:
             secret = AwaitCredential(
                 namespace=self.context.namespace,
                 name=desired.credential,
@@ -46,22 +56,28 @@ class CredentialWatch:
             self.watching.cancel()
 
     async def stop(self) -> None:
-        """Stop watching."""
         if self.watching:
             self.watching.cancel()
             await asyncio.gather(self.watching, return_exceptions=True)
             self.watching = None
 
     async def _watch(self, secret: AwaitCredential) -> None:
-        waited_for = dict.fromkeys(name for name in (secret.name, *(other.name for other in secret.others)) if name)
-        summary = f"wait for a change of Secret {secret.namespace}/{', '.join(waited_for)}"
+        secrets = [secret.name, *(other.name for other in secret.others)]
+        waited_for = dict.fromkeys(filter(None, secrets))
+        summary = (
+            f"wait for a change of Secret {secret.namespace}/{', '.join(waited_for)}"
+        )
         try:
             version = await workflow.execute_activity_method(
-                CacheActivities.await_credential, secret, **activity_options.on_cluster(activity_options.LONG_WAIT, summary)
+                CacheActivities.await_credential,
+                secret,
+                **activity_options.on_cluster(activity_options.LONG_WAIT, summary),
             )
         except ActivityError as error:
             if not is_cancelled_exception(error):
-                self.context.record_event("Warning", error_type(error), error_message(error))
+                self.context.record_event(
+                    "Warning", error_type(error), error_message(error)
+                )
                 self.context.requeue_after(WATCH_AGAIN)
             return
         self.state.credential = version
@@ -71,8 +87,10 @@ class CredentialWatch:
                 if copy.failed and copy.exit_code == AUTH_REFUSED:
                     reset_backoff(copy)
         pin = self.state.pin
-        copies = [copy for staging in self.state.stagings.values() for copy in staging.copies]
+        copies: list[CacheCopy] = []
+        for staging in self.state.stagings.values():
+            copies += staging.copies
         if pin and not pin.revision and not any(map(may_tell_revision, copies)):
-            # With the credential it can perhaps be resolved.
+            # The reference can perhaps be resolved with the new credential.
             self.state.pin = None
         self.context.mark_changed()

@@ -1,4 +1,7 @@
-"""How a report of a cluster's observer changes the artifacts there: changes the given state; no I/O, no clock."""
+"""Update the artifacts on a cluster with its observer's reports.
+
+The functions change the state that they receive. They do no I/O and read no clock.
+"""
 
 from datetime import datetime
 
@@ -6,13 +9,20 @@ from activities.observe.cache import BOUND, COMPLETE, FAILED
 from api_types import clock
 from api_types.messages.observations import ObservedCache, ObservedJob
 from workflows.entity import backoff
-from workflows.model_cache.state import ClusterStaging, Copy
+from workflows.model_cache.state import CacheCopy, ClusterStaging
 
 
-def record_observation(staging: ClusterStaging, observed: ObservedCache, now: datetime, *, fresh: bool = True) -> list[str]:
-    """Record volumes and Jobs as they were observed; gives a message for each volume that is lost.
+def record_observation(
+    staging: ClusterStaging,
+    observed: ObservedCache,
+    now: datetime,
+    *,
+    fresh: bool = True,
+) -> list[str]:
+    """Record the observed volumes and Jobs.
 
-    An observation that is older than the last apply (`fresh` False) cannot prove that something is gone.
+    Return a message for each lost volume. An observation from before the last apply
+    (`fresh` is False) does not prove that an object is gone.
     """
     staging.observed = observed
     volumes = {volume.claim: volume for volume in observed.volumes}
@@ -22,11 +32,17 @@ def record_observation(staging: ClusterStaging, observed: ObservedCache, now: da
             continue
         volume = volumes.get(copy.claim)
         bound = volume is not None and volume.phase == BOUND
-        if fresh and (volume is None or (copy.claim_digest and volume.digest != copy.claim_digest)):
+        if fresh and (
+            volume is None or (copy.claim_digest and volume.digest != copy.claim_digest)
+        ):
             copy.applied_generation = 0
         if copy.ready_at and not bound and fresh:
-            losses.append(f"the volume on {staging.site.name} is {volume.phase if volume else 'gone'}; it is filled again")
-            # Filled again it would be another revision, if the reference that is written in the spec has moved.
+            phase = volume.phase if volume else "gone"
+            losses.append(
+                f"the volume on {staging.site.name} is {phase}; it is filled again"
+            )
+            # If the reference has moved, filling the volume again results in another
+            # revision.
             copy.ready_at = copy.job_uid = copy.failed_job_uid = copy.pinned_key = ""
             copy.job_observed = False
             continue
@@ -38,10 +54,12 @@ def record_observation(staging: ClusterStaging, observed: ObservedCache, now: da
     return losses
 
 
-def _record_job(copy: Copy, job: ObservedJob | None, now: datetime, *, bound: bool, fresh: bool) -> None:
+def _record_job(
+    copy: CacheCopy, job: ObservedJob | None, now: datetime, *, bound: bool, fresh: bool
+) -> None:
     if job is None:
         if fresh and copy.job_observed and copy.job_uid and not copy.failed:
-            # A user deleted it; the next one resumes the download.
+            # A user deleted the Job. The next one resumes the download.
             copy.job_uid, copy.job_observed = "", False
         return
     copy.job_observed = True

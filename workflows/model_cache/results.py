@@ -1,4 +1,7 @@
-"""How the selector, the result of a step and a retry change the staging on a cluster: changes the given state; no I/O, no clock."""
+"""Update the staging on a cluster with step results and retries.
+
+The functions change the state that they receive. They do no I/O and read no clock.
+"""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -9,16 +12,28 @@ from api_types.messages.caches import CacheApplied
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import NextStep, is_downloading, is_on_cluster, selects, turn_is_over
+from workflows.model_cache.plan import (
+    NextStep,
+    is_downloading,
+    is_on_cluster,
+    selects,
+    turn_is_over,
+)
 from workflows.model_cache.spec import DesiredStaging
-from workflows.model_cache.state import ClusterStaging, Copy
+from workflows.model_cache.state import CacheCopy, ClusterStaging
 
 
-def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: datetime, first: str = "") -> None:
-    """Record whether the cluster is selected still, and which artifact shall be on it; not yet, if another cluster is the `first`."""
+def update_selection(
+    staging: ClusterStaging, desired: DesiredStaging, now: datetime, first: str = ""
+) -> None:
+    """Record whether the cluster is selected, and the artifact that it shall hold.
+
+    The artifact is not set while another cluster is the `first`.
+    """
     staging.awaits = first if first != staging.site.name else ""
     if not desired.deleting:
-        staging.volume_class, staging.by_pods = desired.volume_class, bool(desired.by_pods)
+        staging.volume_class = desired.volume_class
+        staging.by_pods = bool(desired.by_pods)
     if selects(desired.match_labels, staging.site):
         staging.unselected_since = ""
         if staging.can_stage and not desired.deleting and not staging.awaits:
@@ -30,23 +45,35 @@ def update_selection(staging: ClusterStaging, desired: DesiredStaging, now: date
         staging.unselected_since = clock.timestamp(now)
 
 
-def begin_turn(stagings: Mapping[str, ClusterStaging], first: str, now: datetime) -> None:
-    """Record since when a cluster is the first to stage; without a `first` one, nobody had a turn."""
+def begin_turn(
+    stagings: Mapping[str, ClusterStaging], first: str, now: datetime
+) -> None:
+    """Record when the turn of the `first` cluster began.
+
+    Without a first cluster, all turns are reset.
+    """
     for name, staging in stagings.items():
         over = turn_is_over(staging, now)
         if name == first:
-            staging.turn_began = staging.turn_began if staging.turn_began and not over else clock.timestamp(now)
+            if over or not staging.turn_began:
+                staging.turn_began = clock.timestamp(now)
         elif not first or not over:
             staging.turn_began = ""
 
 
-def _leave_to_pods(staging: ClusterStaging, desired: DesiredStaging, now: datetime) -> None:
-    """Let pods get the artifact themselves. Without one commit or digest they could have different ones, so it is waited for."""
+def _leave_to_pods(
+    staging: ClusterStaging, desired: DesiredStaging, now: datetime
+) -> None:
+    """Leave the artifact to the pods once the revision is exact.
+
+    With an inexact reference, pods could get different revisions.
+    """
     if not desired.exact:
         return
     _move_to_front(staging, desired)
     current = staging.copies[0]
-    current.node_local, current.ready_at = desired.by_pods == NODE_LOCAL, current.ready_at or clock.timestamp(now)
+    current.node_local = desired.by_pods == NODE_LOCAL
+    current.ready_at = current.ready_at or clock.timestamp(now)
     if desired.by_pods == IMAGE:
         current.image, current.pull_secret = desired.image, desired.credential
 
@@ -54,73 +81,104 @@ def _leave_to_pods(staging: ClusterStaging, desired: DesiredStaging, now: dateti
 def _move_to_front(staging: ClusterStaging, desired: DesiredStaging) -> None:
     if staging.copies and staging.copies[0].is_of(desired.artifact_key):
         return
-    known = next((copy for copy in staging.copies if copy.is_of(desired.artifact_key)), None)
-    new = Copy(artifact_key=desired.artifact_key, claim=desired.claim, revision=desired.revision, literal=not desired.pinned)
+    known = next(
+        (copy for copy in staging.copies if copy.is_of(desired.artifact_key)), None
+    )
+    new = CacheCopy(
+        artifact_key=desired.artifact_key,
+        claim=desired.claim,
+        revision=desired.revision,
+        literal=not desired.pinned,
+    )
     current = known or new
-    staging.copies = [current, *(copy for copy in staging.copies if copy is not current)]
+    others = [copy for copy in staging.copies if copy is not current]
+    staging.copies = [current, *others]
 
 
 def record_success(staging: ClusterStaging) -> None:
-    """End the backoff of a cluster."""
     staging.error, staging.errors, staging.retry_at = NO_FAILURE, 0, ""
 
 
 def record_failure(staging: ClusterStaging, failure: Failure, now: datetime) -> None:
-    """Let the next step on a cluster wait, the longer the more have failed in a row."""
+    """Set the backoff after a failure. It grows with consecutive failures."""
     staging.retry_at = (now + backoff_after(failure, staging.errors)).isoformat()
     staging.error, staging.errors = failure, staging.errors + 1
 
 
-def record_applied(staging: ClusterStaging, copy: Copy, generation: int, applied: CacheApplied, now: datetime) -> None:
-    """Record what was applied for an artifact; a Job with another uid is another attempt."""
-    copy.applied_generation, copy.claim_digest, copy.warning = generation, applied.volume_digest, "; ".join(applied.warnings)
-    copy.missing_credential, copy.access_mode = applied.credential_missing, applied.access_mode
+def record_applied(
+    staging: ClusterStaging,
+    copy: CacheCopy,
+    generation: int,
+    applied: CacheApplied,
+    now: datetime,
+) -> None:
+    """Record the applied objects of an artifact.
+
+    A new Job uid counts as a new attempt.
+    """
+    copy.applied_generation, copy.claim_digest = generation, applied.volume_digest
+    copy.warning = "; ".join(applied.warnings)
+    copy.missing_credential = applied.credential_missing
+    copy.access_mode = applied.access_mode
     if applied.job_uid and applied.job_uid != copy.job_uid:
-        copy.job_uid, copy.job_observed, copy.attempts = applied.job_uid, False, copy.attempts + 1
+        copy.job_uid, copy.job_observed = applied.job_uid, False
+        copy.attempts += 1
         copy.failure, copy.exit_code, copy.started_at = "", 0, clock.timestamp(now)
     if copy.missing_credential:
         copy.cleaned_up = True
     _record_earlier(staging, applied)
     if staging.observed:
-        # The Job may have been observed before its apply was answered.
+        # The observer may have seen the Job before the apply returned.
         record_observation(staging, staging.observed, now, fresh=False)
 
 
 def _record_earlier(staging: ClusterStaging, applied: CacheApplied) -> None:
-    """Record the volumes that earlier runs of the cache left, so that they are removed too."""
+    """Record the volumes of earlier runs of the cache, so that they are removed too."""
     own = [each for each in staging.copies if not each.owner_uid]
-    earlier = [Copy(claim=found.claim, owner_uid=found.uid) for found in applied.earlier if all(each.claim != found.claim for each in own)]
+    earlier = [
+        CacheCopy(claim=found.claim, owner_uid=found.uid)
+        for found in applied.earlier
+        if all(each.claim != found.claim for each in own)
+    ]
     staging.copies = [*own, *earlier]
 
 
 def drop_what_is_elsewhere(staging: ClusterStaging) -> None:
-    """Drop artifacts of which nothing is on the cluster: nobody has to ask it to delete them."""
+    """Drop artifacts without objects on the cluster. No step has to delete them."""
     staging.copies = [copy for copy in staging.copies if is_on_cluster(staging, copy)]
 
 
 def record_deleted(staging: ClusterStaging, step: NextStep) -> None:
-    """Record that a `clean_up` or `remove` was done."""
+    """Record that a `clean_up` or `remove` step is complete."""
     step.copy.cleaned_up = True
     if step.kind == "remove":
         staging.copies = [copy for copy in staging.copies if copy is not step.copy]
 
 
 def write_copies_again(stagings: Iterable[ClusterStaging]) -> None:
-    """Have artifacts applied again that are being downloaded: only these have copies of Secrets on their clusters."""
+    """Mark artifacts with a running download to be applied again.
+
+    Only these have copies of Secrets on their clusters.
+    """
     for staging in stagings:
         for copy in staging.copies[:1]:
             if is_downloading(copy):
                 copy.applied_generation = 0
 
 
-def reset_backoff(copy: Copy) -> None:
-    """Let a failed download be repeated now, with all its attempts: a user requested it, or changed what may have caused the failure."""
+def reset_backoff(copy: CacheCopy) -> None:
+    """Repeat a failed download now, with all of its attempts.
+
+    A user requested it, or changed a possible cause of the failure.
+    """
     if copy.failed:
-        copy.exit_code, copy.attempts, copy.retry_at = 0, 0, copy.retry_at and "1970-01-01T00:00:00Z"
+        copy.exit_code, copy.attempts = 0, 0
+        if copy.retry_at:
+            copy.retry_at = "1970-01-01T00:00:00Z"
 
 
 def left_by_label(namespace: str, name: str, cluster: str, why: str) -> LeftBehind:
-    """List all objects on a cluster with the label of a cache."""
+    """Return an entry for all objects on a cluster with the label of a cache."""
     return LeftBehind(
         kind="label",
         name=f"{labels.MODEL_CACHE}={names.label_value(name)}",
@@ -130,17 +188,24 @@ def left_by_label(namespace: str, name: str, cluster: str, why: str) -> LeftBehi
     )
 
 
-def left_behind(stagings: Mapping[str, ClusterStaging], namespace: str, reason: str) -> list[LeftBehind]:
-    """List what may stay on clusters that are not waited for any more."""
+def left_behind(
+    stagings: Mapping[str, ClusterStaging], namespace: str, reason: str
+) -> list[LeftBehind]:
+    """List the objects that may stay on clusters that are given up."""
+    objects: list[tuple[str, str, str]] = []
+    for cluster, staging in sorted(stagings.items()):
+        for copy in staging.copies:
+            if not is_on_cluster(staging, copy):
+                continue
+            if not copy.cleaned_up:
+                objects += [
+                    (cluster, "Job", names.cache_job_name(copy.claim)),
+                    (cluster, "Secret", names.cache_credential_name(copy.claim)),
+                ]
+            objects.append((cluster, "PersistentVolumeClaim", copy.claim))
     return [
-        LeftBehind(kind=kind, name=name, namespace=namespace, location=cluster, reason=reason)
-        for cluster, staging in sorted(stagings.items())
-        for copy in staging.copies
-        if is_on_cluster(staging, copy)
-        for kind, name in (
-            ("Job", names.cache_job_name(copy.claim)),
-            ("Secret", names.cache_credential_name(copy.claim)),
-            ("PersistentVolumeClaim", copy.claim),
+        LeftBehind(
+            kind=kind, name=name, namespace=namespace, location=cluster, reason=reason
         )
-        if kind == "PersistentVolumeClaim" or not copy.cleaned_up
+        for cluster, kind, name in objects
     ]

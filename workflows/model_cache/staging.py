@@ -1,7 +1,8 @@
-"""How a ModelCache works on its clusters: one step at a time on each, many clusters concurrently.
+"""Run the steps of a ModelCache on its clusters: one at a time on each cluster.
 
-Each step is one activity in the background, so that a cluster that does not answer delays no other. What a step did is recorded when it
-ends; one whose result was lost is repeated, for every step is idempotent.
+Steps on several clusters run concurrently. Each step is an activity in the background,
+so a cluster that does not answer does not delay others. Results are recorded when a
+step ends. A step whose result is lost is repeated, because every step is idempotent.
 """
 
 import asyncio
@@ -19,7 +20,16 @@ from workflows.entity.calls import activity_options
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import failure_of
 from workflows.model_cache.claims import claims_in_use
-from workflows.model_cache.plan import NextStep, can_forget, first_to_stage, is_on_cluster, must_remove, next_check, next_step, turn_ends
+from workflows.model_cache.plan import (
+    NextStep,
+    can_forget,
+    first_to_stage,
+    is_on_cluster,
+    must_remove,
+    next_check,
+    next_step,
+    turn_ends,
+)
 from workflows.model_cache.results import (
     begin_turn,
     drop_what_is_elsewhere,
@@ -32,18 +42,14 @@ from workflows.model_cache.results import (
     update_selection,
 )
 from workflows.model_cache.spec import DesiredStaging
-from workflows.model_cache.state import CacheState, ClusterStaging, Copy
+from workflows.model_cache.state import CacheCopy, CacheState, ClusterStaging
 
-# Clusters on which one cache works at once.
+# The number of clusters on which one cache works at once.
 CONCURRENCY = 16
-
-# In histories of before the first cluster stays the first, and what is on no cluster is removed as if it were.
-TURNS_PATCH = "first-cluster-by-turns"
-ELSEWHERE_PATCH = "drop-what-is-on-no-cluster"
 
 
 class Staging:
-    """Brings artifacts to clusters and removes them."""
+    """Stages artifacts on clusters and removes them."""
 
     def __init__(self, context: EntityContext[CacheState]) -> None:
         self.context = context
@@ -51,7 +57,7 @@ class Staging:
         self.running: dict[str, asyncio.Task[None]] = {}
 
     async def stop(self) -> None:
-        """Cancel what runs on clusters; the next pass, or the next run, starts it again."""
+        """Cancel all running steps. The next pass or the next run starts them again."""
         running = list(self.running.values())
         for task in running:
             task.cancel()
@@ -59,7 +65,7 @@ class Staging:
         self.running = {}
 
     async def start_steps(self, desired: DesiredStaging) -> None:
-        """Start the next step on every cluster that has one, and requeue for those that have one later."""
+        """Start the next step on each cluster, and requeue for later steps."""
         now = self.context.moment()
         self._collect_finished()
         first = self._first(desired)
@@ -68,7 +74,8 @@ class Staging:
                 continue
             used = claims_in_use(self.state.users, name)
             update_selection(staging, desired, now, first)
-            if must_remove(staging, desired, used, now) and self._drop_what_is_elsewhere(staging):
+            must_go = must_remove(staging, desired, used, now)
+            if must_go and self._drop_what_is_elsewhere(staging):
                 self.context.mark_changed()
             if can_forget(staging, desired, used, now):
                 await self._forget(name)
@@ -76,22 +83,29 @@ class Staging:
             step = next_step(staging, desired, used, now)
             if step and len(self.running) < CONCURRENCY:
                 self.running[name] = asyncio.create_task(self._do(staging, step))
-            elif not step and (time := next_check(staging, used, now)):
-                self.context.requeue_at(time)
+            elif not step:
+                time = next_check(staging, used, now)
+                if time:
+                    self.context.requeue_at(time)
 
     def _first(self, desired: DesiredStaging) -> str:
-        """Name the cluster that stages a reference which is not resolved, and requeue for the end of its turn."""
+        """Return the first cluster to stage an unresolved reference.
+
+        Requeue for the end of its turn.
+        """
         now = self.context.moment()
         first = first_to_stage(self.state.stagings, desired, now)
-        if not first or workflow.patched(TURNS_PATCH):
-            begin_turn(self.state.stagings, first, now)
+        begin_turn(self.state.stagings, first, now)
         if first and self.state.stagings[first].turn_began:
             self.context.requeue_at(turn_ends(self.state.stagings[first]))
         return first
 
     def _drop_what_is_elsewhere(self, staging: ClusterStaging) -> bool:
-        """Drop artifacts that are on no cluster; so a deletion does not wait for one that holds nothing."""
-        if all(is_on_cluster(staging, copy) for copy in staging.copies) or not workflow.patched(ELSEWHERE_PATCH):
+        """Drop artifacts without objects on the cluster; return whether there were any.
+
+        No deletion has to wait for them.
+        """
+        if all(is_on_cluster(staging, copy) for copy in staging.copies):
             return False
         drop_what_is_elsewhere(staging)
         return True
@@ -102,23 +116,30 @@ class Staging:
                 del self.running[name]
                 if not task.cancelled():
                     task.result()
-            elif name in self.state.stagings and not self.state.stagings[name].site.present:
-                # No worker serves a deleted cluster: the step would never end.
+            elif (
+                name in self.state.stagings
+                and not self.state.stagings[name].site.present
+            ):
+                # No worker serves a deleted cluster, so the step would never end.
                 task.cancel()
 
     async def _forget(self, name: str) -> None:
-        """Drop a cluster where nothing is left, or whose record is gone."""
+        """Drop a cluster without artifacts, or one that no longer exists."""
         staging = self.state.stagings.pop(name)
         if not staging.site.present and staging.copies:
-            self.context.record_event("Warning", "Abandoned", f"InferenceCluster {name} was deleted; volumes on it may still exist")
+            self.context.record_event(
+                "Warning",
+                "Abandoned",
+                f"InferenceCluster {name} was deleted; volumes on it may still exist",
+            )
         if staging.registered and staging.site.present:
             await self._register(name, staged=False)
         self.context.mark_changed()
 
-    # --- one step on one cluster --------------------------------------------------------------------------------------------------
+    # Steps
 
     async def _do(self, staging: ClusterStaging, step: NextStep) -> None:
-        """Do one step on one cluster and record its result."""
+        """Run one step on one cluster and record its result."""
         try:
             if step.kind == "stage":
                 await self._stage(staging, step)
@@ -131,20 +152,25 @@ class Staging:
         except asyncio.CancelledError:
             self.context.mark_changed()
             raise
-        # Not in a `finally`: Python runs that also when it removes what is left of a run that a worker has no more. There is no time then.
+        # Do not use a `finally` block here: Python runs it also when a worker evicts
+        # the run, and the workflow has no clock then.
         self.context.mark_changed()
 
     def _record_failure(self, staging: ClusterStaging, error: ActivityError) -> None:
         failure = failure_of(error)
         record_failure(staging, failure, self.context.moment())
-        self.context.record_event("Warning", failure.type, f"{staging.site.name}: {failure.message}")
+        self.context.record_event(
+            "Warning", failure.type, f"{staging.site.name}: {failure.message}"
+        )
 
     async def _stage(self, staging: ClusterStaging, step: NextStep) -> None:
-        copy, connection, cluster = step.copy, staging.site.connection, staging.site.name
+        copy = step.copy
+        connection, cluster = staging.site.connection, staging.site.name
         if connection is None:
             return
         if not staging.registered:
-            # Before anything is applied: a cluster that is being deleted waits for the caches that are registered with it.
+            # Register before the first apply: a cluster that is being deleted waits for
+            # registered caches.
             staging.registered = True
             if not await self._register(cluster, staged=True):
                 staging.site = staging.site.model_copy(update={"present": False})
@@ -153,21 +179,31 @@ class Staging:
         order = self._order(staging, copy, connection, hydrate=step.hydrate)
         summary = f"stage {self.context.name} on {cluster}"
         applied = await workflow.execute_activity_method(
-            CacheActivities.apply_cache, order, **activity_options.on_cluster(activity_options.CACHE_CALL, summary, connection.task_queue)
+            CacheActivities.apply_cache,
+            order,
+            **activity_options.on_cluster(
+                activity_options.CACHE_CALL, summary, connection.task_queue
+            ),
         )
         if order.hydrate:
             self.state.credential = applied.credential_version
         record_applied(staging, copy, order.generation, applied, self.context.moment())
         if applied.adopted:
-            self.context.record_event("Normal", "Adopted", f"{cluster}: volume claim {applied.claim} of an earlier run of this cache")
+            self.context.record_event(
+                "Normal",
+                "Adopted",
+                f"{cluster}: adopted volume claim {applied.claim} of an earlier run",
+            )
         for warning in applied.warnings:
             self.context.record_event("Warning", "Staging", f"{cluster}: {warning}")
 
     async def _register(self, cluster: str, *, staged: bool) -> bool:
-        """Tell a cluster that it will hold something of this cache, or nothing any more; False when it does not run.
+        """Report to a cluster whether it holds objects of this cache.
 
-        Never by a local activity: several clusters are worked on concurrently, and results of local activities that came one by one
-        come all at once in a replay, so that the steps between them would run in another order.
+        Return False if the cluster's workflow has ended. A local activity must never
+        send this signal. Several clusters are worked on concurrently. During a replay
+        the results of local activities arrive all at once, so the steps between them
+        would run in another order.
         """
         report = CacheOnCluster(
             cache=f"{self.context.namespace}/{self.context.name}",
@@ -176,10 +212,21 @@ class Staging:
             staged=staged,
         )
         return await self.context.signal_recorded(
-            entity(InferenceClusterSignals, "", cluster), InferenceClusterSignals.CACHE_STAGED, report
+            entity(InferenceClusterSignals, "", cluster),
+            InferenceClusterSignals.CACHE_STAGED,
+            report,
         )
 
-    def _order(self, staging: ClusterStaging, copy: Copy, connection: Connection, *, hydrate: bool) -> ApplyCache:
+    def _order(
+        self,
+        staging: ClusterStaging,
+        copy: CacheCopy,
+        connection: Connection,
+        *,
+        hydrate: bool,
+    ) -> ApplyCache:
+        pin = self.state.pin
+        revision = pin.revision if pin and not copy.literal else ""
         return ApplyCache(
             connection=connection,
             cluster=staging.site.name,
@@ -188,8 +235,9 @@ class Staging:
             uid=self.state.uid,
             generation=self.state.generation,
             spec=self.state.spec or {},
-            # What was staged by the reference as it is written is named after that.
-            revision=self.state.pin.revision if self.state.pin and not copy.literal else "",
+            # An artifact that was staged by an unresolved reference is named after the
+            # reference.
+            revision=revision,
             storage_class_name=staging.storage_class,
             scheduler_type=staging.site.scheduler_type,
             hydrate=hydrate,
@@ -199,12 +247,14 @@ class Staging:
     async def _remove(self, staging: ClusterStaging, step: NextStep) -> None:
         connection, cluster = staging.site.connection, staging.site.name
         if step.copy.by_pods:
-            # Nothing of it is on the cluster, but what pods and nodes have.
+            # Only pods and nodes hold the data. There are no objects on the cluster.
             record_deleted(staging, step)
             return
         if connection is None:
             return
-        titles = ", ".join(each.title for each in CACHE_STEPS if each.number in step.teardown_steps)
+        titles = ", ".join(
+            each.title for each in CACHE_STEPS if each.number in step.teardown_steps
+        )
         order = DeleteCacheObjects(
             connection=connection,
             cluster=cluster,
@@ -216,18 +266,28 @@ class Staging:
         done = await workflow.execute_activity_method(
             CacheActivities.delete_cache_objects,
             order,
-            **activity_options.on_cluster(activity_options.LONG_WAIT, f"{cluster}: {titles}", connection.task_queue),
+            **activity_options.on_cluster(
+                activity_options.LONG_WAIT,
+                f"{cluster}: {titles}",
+                connection.task_queue,
+            ),
         )
         for skipped in done.skipped:
-            self.context.record_event("Warning", "NotOwned", f"{cluster}: not deleted: {skipped}")
+            self.context.record_event(
+                "Warning", "NotOwned", f"{cluster}: not deleted: {skipped}"
+            )
         if done.skipped and step.kind == "remove":
-            # A terminated cache of this name may have left them.
+            # A terminated cache of this name may have left these objects.
             why = f"not deleted: {done.skipped[0]}"
-            left = left_by_label(self.context.namespace, self.context.name, cluster, why)
+            left = left_by_label(
+                self.context.namespace, self.context.name, cluster, why
+            )
             self.state.add_left_behind([left])
         record_deleted(staging, step)
 
     def leave_behind(self, reason: str) -> None:
-        """Give up every cluster and list what may stay there."""
-        self.state.add_left_behind(left_behind(self.state.stagings, self.context.namespace, reason))
+        """Give up all clusters, and list the objects that may stay there."""
+        self.state.add_left_behind(
+            left_behind(self.state.stagings, self.context.namespace, reason)
+        )
         self.state.stagings = {}

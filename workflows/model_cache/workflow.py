@@ -1,8 +1,9 @@
-"""ModelCache: weights, staged once on every cluster that it selects, the same revision everywhere.
+"""ModelCache: stages the same revision of weights on every cluster that it selects.
 
-It pins the revision, fills a volume per cluster, retries what failed, gives new artifacts to its users one after the other, and deletes
-only what no pod mounts. A cluster without its storage class for a moment, a token that was deleted, a hub that does not answer: none of
-them costs a volume.
+It pins the revision, fills a volume on each cluster, and retries failed downloads. It
+assigns new artifacts to its users one after the other, and deletes only volumes that no
+pod mounts. A temporarily missing storage class, a deleted token or an unavailable hub
+never causes the deletion of a volume.
 """
 
 from datetime import timedelta
@@ -22,13 +23,18 @@ from workflows.entity.handles import handles
 from workflows.entity.periods import RESYNC
 from workflows.entity.start import read_carried
 from workflows.model_cache.claims import claims_in_use
-from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, Clusters
+from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, StagingClusters
 from workflows.model_cache.credential import CredentialWatch
 from workflows.model_cache.observation import record_observation
 from workflows.model_cache.reports import account
 from workflows.model_cache.results import reset_backoff, write_copies_again
-from workflows.model_cache.revision import Revision
-from workflows.model_cache.spec import artifact_of, desired_staging, match_labels, nothing_staged
+from workflows.model_cache.revision import RevisionResolver
+from workflows.model_cache.spec import (
+    artifact_of,
+    desired_staging,
+    match_labels,
+    nothing_staged,
+)
 from workflows.model_cache.staging import Staging
 from workflows.model_cache.state import CacheState, ClusterStaging
 from workflows.model_cache.status import (
@@ -46,25 +52,28 @@ from workflows.model_cache.status import (
 )
 from workflows.model_cache.users import Users
 
-# How often a cache reports that it exists now.
+# How often a new cache announces itself.
 ANNOUNCEMENTS = 2
 
-# When users are queried whether they still run, while a deletion waits for them. The pause doubles:
-# people may take days to delete them.
+# The first pause between checks whether users still run, while a deletion waits for
+# them. It doubles each time, because deleting the users may take days.
 CHECK_USERS = timedelta(minutes=1)
 
 
 @workflow.defn(name="ModelCache")
 class ModelCacheWorkflow(Entity[CacheState]):
-    """Workflow id modelcache/<namespace>/<name>; ends when it is deleted and no cluster holds an object of it."""
+    """Workflow ID: modelcache/<namespace>/<name>.
+
+    It ends when the cache is deleted and no cluster holds its objects.
+    """
 
     kind = "ModelCache"
 
     @workflow.init
     def __init__(self, *arguments: Any) -> None:
         super().__init__(read_carried(arguments, CacheState) or CacheState())
-        self.clusters = Clusters(self.context)
-        self.revision = Revision(self.context)
+        self.clusters = StagingClusters(self.context)
+        self.revision = RevisionResolver(self.context)
         self.credential = CredentialWatch(self.context)
         self.staging = Staging(self.context)
         self.users = Users(self.context)
@@ -74,25 +83,25 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
-        """Run until the cache is deleted and no cluster holds anything of it."""
+        """Run until the cache is deleted and no cluster holds its objects."""
         del arguments
         await self.run_until_deleted()
 
-    # --- messages -----------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(ModelCacheSignals.CLUSTER_CHANGED)
     def cluster_changed(self, message: CacheSite) -> None:
-        """Record what a cluster reports of itself."""
+        """Record a report of a cluster."""
         self.clusters.reported(message)
 
     @handles(ModelCacheSignals.CACHE_USED)
     def cache_used(self, message: CacheUse) -> None:
-        """Record what references this cache, and what its pods mount."""
+        """Record a user of this cache, and the claims that its pods mount."""
         self.users.register(message)
 
     @handles(ModelCacheSignals.OBSERVED)
     def observed(self, message: Observed) -> None:
-        """Record what the observer of a cluster reports of this cache's objects."""
+        """Record an observer's report about this cache's objects."""
         if message.owner_uid != self.state.uid or message.cache is None:
             return
         staging = self.state.stagings.get(message.cache.cluster)
@@ -101,32 +110,41 @@ class ModelCacheWorkflow(Entity[CacheState]):
         version = staging.observed_version.allowing(staging.site_version.uid)
         if version.accepts(message.order, staging.site_version.uid):
             staging.observed_version = version.advanced(message.order)
-            for loss in record_observation(staging, message.cache, self.context.moment()):
+            for loss in record_observation(
+                staging, message.cache, self.context.moment()
+            ):
                 self.context.record_event("Warning", "VolumeLost", loss)
             self.context.requeue()
 
     @handles(ModelCacheSignals.SECRETS_CHANGED)
     def secrets_changed(self, message: SecretsChanged) -> None:
-        """Write anew what Jobs read. One whose pod waits for a pull secret goes on; one that runs reads it with its next pod."""
+        """Apply the Secrets of running Jobs again.
+
+        A pod that waits for a pull secret continues. A running Job uses the change in
+        its next pod.
+        """
         if message.uid == self.state.uid:
             write_copies_again(self.state.stagings.values())
             self.context.requeue()
 
     @workflow.query
     def account(self) -> dict[str, Any]:
-        """Give where this cache has objects, as far as it knows."""
+        """Return the known clusters with objects of this cache."""
         return account(self.namespace, self.name, self.state).wire()
 
-    # --- hooks of the entity ------------------------------------------------------------------------------------------------------
+    # Hooks of the entity
 
     def on_manifest_changed(self, *, new_generation: bool) -> None:
-        """Query all clusters again, and retry what failed: a new spec, or the annotation that asks for a refresh, may have fixed it."""
+        """Query all clusters again and retry failed steps.
+
+        A new spec or the refresh annotation may have fixed the failures.
+        """
         del new_generation
         self.clusters.survey_for_new_spec()
         self.on_retry_requested()
 
     def on_retry_requested(self) -> None:
-        """Retry now what waits for its next attempt."""
+        """Retry all failed steps now."""
         for staging in self.state.stagings.values():
             staging.retry_at, staging.errors = "", 0
             for copy in staging.copies:
@@ -134,24 +152,28 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.revision.retry()
 
     def on_resync(self) -> None:
-        """Query all clusters again and apply again what is not complete, but not each time: both cost several events."""
+        """In every sixth resync, query all clusters and apply incomplete artifacts.
+
+        Both cost several history events.
+        """
         self.state.resyncs += 1
         if self.state.resyncs % SURVEY_EVERY_RESYNCS:
             return
         for staging in self.state.stagings.values():
             for copy in staging.copies:
-                copy.applied_generation = copy.applied_generation if copy.ready_at else 0
+                if not copy.ready_at:
+                    copy.applied_generation = 0
         self.clusters.repeat_survey()
 
     async def stop_background_tasks(self) -> None:
-        """End what runs in the background; the next run starts it again."""
+        """Stop all background tasks. The next run starts them again."""
         await self.credential.stop()
         await self.staging.stop()
 
-    # --- one pass -----------------------------------------------------------------------------------------------------------------
+    # One pass
 
     async def reconcile(self) -> bool:
-        """Tear down, or find clusters, pin the revision, start the next steps, set conditions and report to users."""
+        """Run one pass: tear down a deleted cache, or else stage the artifact."""
         if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
@@ -159,13 +181,15 @@ class ModelCacheWorkflow(Entity[CacheState]):
         try:
             await self.stage()
         except InvalidSpec as error:
-            # Admission knows less of image references than rendering.
-            self.context.set_condition("SpecAccepted", FALSE, "InvalidInput", str(error))
+            # The renderer validates image references more strictly than the admission.
+            self.context.set_condition(
+                "SpecAccepted", FALSE, "InvalidInput", str(error)
+            )
             self.context.set_condition("Ready", FALSE, "InvalidInput", str(error))
         return False
 
     async def stage(self) -> None:
-        """Bring the artifact to the selected clusters, one pass further."""
+        """Run one pass to stage the artifact on the selected clusters."""
         origin = artifact_of(self.namespace, self.name, self.state).origin
         if self.state.announcements < ANNOUNCEMENTS:
             await self.users.announce()
@@ -175,7 +199,11 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if self.state.stagings:
             self.revision.learn()
             await self.revision.pin()
-        desired = None if self.revision.is_awaited() else desired_staging(self.namespace, self.name, self.state)
+        desired = (
+            None
+            if self.revision.is_awaited()
+            else desired_staging(self.namespace, self.name, self.state)
+        )
         if not self.state.deleting:
             if desired:
                 await self.staging.start_steps(desired)
@@ -185,42 +213,70 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.state.observed_generation = self.state.generation
 
     def update_conditions(self, origin: str) -> None:
-        """Set the conditions from what is known, and emit events for what changed."""
+        """Update the conditions, and record events for changes."""
         stagings, phases = self.ordered(), self.phases()
-        missing = next((copy.missing_credential for staging in stagings for copy in staging.copies[:1] if copy.missing_credential), "")
+        current = [staging.copies[0] for staging in stagings if staging.copies]
+        credentials = [copy.missing_credential for copy in current]
+        missing = next(filter(None, credentials), "")
         no_cluster = no_clusters(self.state)
-        matched, artifact = matched_verdict(phases, no_cluster), artifact_verdict(phases, missing, no_cluster)
+        matched = matched_verdict(phases, no_cluster)
+        artifact = artifact_verdict(phases, missing, no_cluster)
         last = condition_of(self.state.conditions, "ArtifactReady")
         self.context.set_condition("ClustersMatched", *matched)
         self.context.set_condition("ArtifactReady", *artifact)
         selected = [each.cluster for each in phases if each.selected]
-        if selected and artifact.status != TRUE and (last is None or last.reason == "NoClusters"):
-            self.context.record_event("Normal", "Staging", f"Staging {origin} to {len(selected)} clusters: {', '.join(selected)}")
-        if artifact.reason in ("AuthSecretMissing", "NoClusters") and (last is None or last.reason != artifact.reason):
+        if (
+            selected
+            and artifact.status != TRUE
+            and (last is None or last.reason == "NoClusters")
+        ):
+            self.context.record_event(
+                "Normal",
+                "Staging",
+                f"Staging {origin} to {len(selected)} clusters: {', '.join(selected)}",
+            )
+        if artifact.reason in ("AuthSecretMissing", "NoClusters") and (
+            last is None or last.reason != artifact.reason
+        ):
             self.context.record_event("Warning", artifact.reason, artifact.message)
         if artifact.status == TRUE and not is_true(self.state.conditions, "Ready"):
-            self.context.record_event("Normal", "Staged", f"{origin} is staged on all {len(selected)} clusters")
+            self.context.record_event(
+                "Normal",
+                "Staged",
+                f"{origin} is staged on all {len(selected)} clusters",
+            )
             self.state.was_ready = True
-        self.context.set_condition("Ready", *ready_verdict(artifact, was_ready=self.state.was_ready))
+        self.context.set_condition(
+            "Ready", *ready_verdict(artifact, was_ready=self.state.was_ready)
+        )
 
-    # --- teardown -----------------------------------------------------------------------------------------------------------------
+    # Teardown
 
     def waits_for_users(self) -> bool:
-        """Whether replicas mount the cache, and no cluster was asked to delete anything."""
-        return bool(self.users.mounting()) and not self.state.forced and not self.removing
+        """Return whether replicas mount the cache and nothing has been deleted yet."""
+        return (
+            bool(self.users.mounting()) and not self.state.forced and not self.removing
+        )
 
     async def tear_down(self) -> bool:
-        """Wait for the last user, then remove everything from every cluster. True when nothing is left."""
+        """Wait for the last user, then remove the cache from all clusters.
+
+        Return True when nothing is left.
+        """
         self.context.set_condition("Ready", FALSE, "Deleting", "")
         is_due = self.context.moment() - self.users_checked >= self.users_pause
         if self.users.mounting() and not self.state.forced and is_due:
             self.users_checked = self.context.moment()
             self.users_pause = min(2 * self.users_pause, RESYNC)
             await self.users.drop_terminated()
-        if (replicas := self.users.mounting()) and not self.state.forced:
+        replicas = self.users.mounting()
+        if replicas and not self.state.forced:
             users = ", ".join(replicas)
             self.context.set_condition(
-                "Deleting", FALSE, "InUse", f"used by ModelReplica {users}; delete them or remove their modelCacheRef"
+                "Deleting",
+                FALSE,
+                "InUse",
+                f"used by ModelReplica {users}; delete them or remove their modelCacheRef",
             )
             await self.users.report()
             self.context.requeue_at(self.users_checked + self.users_pause)
@@ -230,30 +286,38 @@ class ModelCacheWorkflow(Entity[CacheState]):
         elif self.state.forced:
             self.staging.leave_behind("deletion was forced")
         if not self.removing:
-            # What is being staged would only be removed again.
+            # An artifact that is still being staged would be removed right away.
             self.removing = True
             await self.stop_background_tasks()
         self.users.release_all()
         await self.staging.start_steps(nothing_staged(self.state))
         if self.state.stagings:
-            self.context.set_condition("Deleting", FALSE, "TearingDown", removal_progress(self.ordered()))
+            self.context.set_condition(
+                "Deleting", FALSE, "TearingDown", removal_progress(self.ordered())
+            )
             return False
         self.clusters.list_what_silent_clusters_may_have()
         await self.users.report_gone()
         return True
 
-    # --- status -------------------------------------------------------------------------------------------------------------------
+    # Status
 
     def ordered(self) -> list[ClusterStaging]:
-        """Give the clusters by name."""
+        """Return the clusters, sorted by name."""
         return by_name(self.state.stagings)
 
     def phases(self) -> list[ClusterPhase]:
-        """Give the phase on every cluster, by name."""
-        return cluster_phases(self.ordered(), match_labels(self.state.spec), unresolved(self.state.pin))
+        """Return the phase on each cluster, sorted by name."""
+        return cluster_phases(
+            self.ordered(), match_labels(self.state.spec), unresolved(self.state.pin)
+        )
 
     def phase(self) -> str:
-        """One that failed everywhere is Failed, one that is complete on some clusters and was so on all is Degraded."""
+        """Return the phase.
+
+        The cache is Failed if it failed on all clusters, and Degraded if it was ready
+        before and is now complete on some clusters only.
+        """
         phase = super().phase()
         artifact = condition_of(self.state.conditions, "ArtifactReady")
         if phase == "Progressing" and artifact and artifact.reason == "Failed":
@@ -261,11 +325,16 @@ class ModelCacheWorkflow(Entity[CacheState]):
         return "Degraded" if phase == "Progressing" and self.state.was_ready else phase
 
     def details(self) -> list[str]:
-        """Show every cluster in the Temporal UI."""
+        """Return a table of the clusters for the Temporal UI."""
         return details_table(self.phases())
 
     def status(self) -> dict[str, Any]:
-        """Show where the weights are."""
-        unselected = [name for name, staging in self.state.stagings.items() if staging.unselected_since]
-        retained = [name for name in unselected if claims_in_use(self.state.users, name)]
+        unselected = [
+            name
+            for name, staging in self.state.stagings.items()
+            if staging.unselected_since
+        ]
+        retained = [
+            name for name in unselected if claims_in_use(self.state.users, name)
+        ]
         return status_fields(self.state, self.phases(), retained)

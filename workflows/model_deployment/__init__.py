@@ -1,6 +1,6 @@
-"""ModelDeployment: wanted replicas, rollout, and the ModelReplicas it owns.
+"""ModelDeployment: the replica count, rollouts, and the ModelReplicas that it owns.
 
-`workflow` has signals, queries and the loop. Its parts `adoption`, `cache`, `placements`, `replicas` and `teardown` do the work, and may
-get other parts; `context.publish()` is their only call back. What they decide and show is in the functions of `plan`, `template`,
-`scaling`, `revisions` and `status`.
+`workflow` has the signals, the queries and the loop. The parts `adoption`, `cache`,
+`placements`, `replicas` and `teardown` do the work. `decisions/` has the pure functions
+that decide and that write the status.
 """

@@ -1,9 +1,12 @@
-"""What a deployment's decisions order: plain values, which its workflow carries out in their order.
+"""Orders of a deployment: plain values, which its workflow carries out one after the other.
 
-The results come back to the decisions as `ReplicaController.sent`, `.started` and `.accounts_read`.
+The results return to the decisions as `DeploymentReplicaController.sent`, `.started`
+and `.accounts_read`.
 
-A workflow task may be lost when its local activities have acted already. It is executed again, with what arrived meanwhile, and may decide
-otherwise. So whatever no later decision can take back is in the history before it is done: that a placement is used, or never will be.
+A workflow task may be lost after its local activities ran. It is repeated with the
+messages that arrived meanwhile, and may decide differently. Therefore the history
+records a decision that no later decision can undo before it is carried out: that a
+placement is used, or never will be.
 """
 
 from dataclasses import dataclass
@@ -13,8 +16,11 @@ from api_types.messages.entities import StartReplica
 
 
 @dataclass(frozen=True)
-class Send:
-    """Send signals, in order for each receiver. `recorded`: not before the decision to send them is in the history."""
+class SendDeploymentSignals:
+    """Send signals, in order for each receiver.
+
+    With `recorded`, the history records the decision before the signal is sent.
+    """
 
     signals: list[SignalRequest]
     summary: str
@@ -22,21 +28,22 @@ class Send:
 
 
 @dataclass(frozen=True)
-class Start:
+class StartReplicaWorkflows:
     """Start the workflows of replicas."""
 
     replicas: list[StartReplica]
 
 
 @dataclass(frozen=True)
-class ReadAccounts:
-    """Query replicas of these names that it does not know: that report to this deployment, or `unfinished`, that were terminated.
+class ReadReplicaAccounts:
+    """Query untracked replicas: running ones that report here, or terminated (`unfinished`) ones.
 
-    Those have names that others were placed under, and are started again to be deleted first.
+    The scheduler may place other replicas under the names of terminated ones, which are
+    restarted first to delete their objects.
     """
 
     names: list[str]
     unfinished: bool = False
 
 
-Order = Send | Start | ReadAccounts
+Order = SendDeploymentSignals | StartReplicaWorkflows | ReadReplicaAccounts

@@ -1,6 +1,8 @@
-"""ModelReplica: the objects of one serving instance on one cluster, from the first apply to the last deletion.
+"""ModelReplica: the objects of one replica on one cluster, from the first apply to deletion.
 
-`workflow` has signals, queries and one pass of the loop. What it does is in parts (`cluster`, `cache`, `apply`, `copies_wait`, `pruning`,
-`teardown`, `reports`); what it decides is in the pure functions of `decisions`, and how messages and results change its state, in those of
-`reducers`. Parts may get other parts; `context.publish()` is their only call back.
+`workflow` has signals, queries and one pass of the loop. The parts `cluster`, `cache`,
+`apply`, `copies_wait`, `pruning`, `teardown` and `reports` do the work. The pure
+functions of `decisions` decide, and the functions of `reducers` apply messages and
+results to the state. A part may use other parts; its only callback into the workflow is
+`context.publish()`.
 """

@@ -1,6 +1,7 @@
-"""What a ModelReplica knows of its cluster: how to reach it, and its facts.
+"""The cluster of a ModelReplica: its connection and facts.
 
-It is read once from the memo of the InferenceCluster, and reported by that from then on.
+The replica reads them once from the memo of the InferenceCluster, which reports later
+changes.
 """
 
 from datetime import datetime
@@ -11,7 +12,7 @@ from api_types.messages.entities import ClusterChanged
 from workflows.entity import backoff
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.awaiting import AwaitedEntities
-from workflows.model_replica.orders import Order, ReadMemo
+from workflows.model_replica.orders import Order, ReadClusterMemo
 from workflows.model_replica.reducers.cluster import record_cluster
 from workflows.model_replica.state import ModelReplicaState
 
@@ -25,7 +26,10 @@ class ReplicaCluster:
         self._read_at: datetime | None = None
 
     def record_change(self, message: ClusterChanged) -> bool:
-        """Store a report of the cluster; True if it is connected again. One that may be a late one of an earlier cluster is asked about."""
+        """Store a report; return True if the cluster is connected again.
+
+        If the report may be a late one of an earlier cluster, the memo decides.
+        """
         state = self._context.state
         if state.cluster_version.is_doubtful(message.uid):
             state.cluster_doubted = True
@@ -40,7 +44,7 @@ class ReplicaCluster:
         if not record_cluster(state, message):
             return False
         if state.inputs() != inputs:
-            # What failed may have failed because of what the cluster was.
+            # The old state of the cluster may have caused the failures.
             state.retry_at = ""
         self.awaited.keep(())
         self._context.mark_changed()
@@ -54,27 +58,34 @@ class ReplicaCluster:
     @property
     def workflow_id(self) -> str:
         """The workflow of the InferenceCluster."""
-        return names.workflow_id("InferenceCluster", "", self._context.state.start.cluster)
+        return names.workflow_id(
+            "InferenceCluster", "", self._context.state.start.cluster
+        )
 
     def read_if_unknown(self) -> list[Order]:
-        """Read the cluster's memo if nothing is known of it, or it may be another one, and that is due."""
+        """Read the memo if the cluster is unknown or may have been replaced, and a read is due."""
         state = self._context.state
-        if (state.cluster is not None and not state.cluster_doubted) or self.workflow_id in self.awaited:
+        if (
+            state.cluster is not None and not state.cluster_doubted
+        ) or self.workflow_id in self.awaited:
             return []
         if self._read_at is not None and self._read_at > self._context.moment():
             self._context.requeue_at(self._read_at)
             return []
-        return [ReadMemo(self._context.state.start.cluster)]
+        return [ReadClusterMemo(self._context.state.start.cluster)]
 
     def memo_read(self, value: Any) -> bool:
-        """Store what the memo holds; True if the cluster is connected again. A cluster without one has just started."""
+        """Store the memo; return True if the cluster is connected again.
+
+        A cluster without a memo has just started.
+        """
         state = self._context.state
         if value is not None:
             found, state.cluster_doubted = ClusterChanged.model_validate(value), False
             state.cluster_version = state.cluster_version.allowing(found.uid)
             return self._record(found)
         if state.cluster is not None:
-            # It reports when it has one.
+            # The cluster reports its connection when it has one.
             state.cluster_doubted = False
             return False
         self._read_at = self._context.moment() + backoff.missing(state.attempts)
@@ -83,16 +94,22 @@ class ReplicaCluster:
         return False
 
     def last_memo_read(self, value: Any) -> bool:
-        """Store the last memo of a cluster that does not run, if that is enough to delete the replica; otherwise the cluster is awaited.
+        """Store the last memo of a closed cluster, if it is enough for the deletion.
 
-        One that was deleted leaves nothing to delete: a replica that was terminated right after its nodes were freed is started again to
-        report that, and its cluster may be gone by then. What is on one that was terminated is still there, and is reached as before.
+        Return False if the replica has to wait for the cluster instead. A deleted
+        cluster leaves nothing to delete: a replica that was terminated after its nodes
+        were freed restarts to report its end, and its cluster may no longer exist by
+        then. A terminated cluster still holds the objects and is reached as before.
         """
         state = self._context.state
         was_doubted, state.cluster_doubted = state.cluster_doubted, False
         last = None if value is None else ClusterChanged.model_validate(value)
-        if not state.deleting or last is None or (last.present and last.connection is None):
-            # The report was a late one, or comes again from the next cluster of that name.
+        if (
+            not state.deleting
+            or last is None
+            or (last.present and last.connection is None)
+        ):
+            # The report was late, or the next cluster of this name sends it again.
             return was_doubted and state.cluster is not None
         self.memo_read(value)
         return True

@@ -1,8 +1,9 @@
-"""What a ModelReplica's decisions order: plain values, which its workflow carries out in their order.
+"""Orders of a ModelReplica: plain values, which its workflow carries out in sequence.
 
-Results come back to who ordered: `ReplicaCluster.memo_read`, `ReplicaApply.applied` and `.failed`, `ReplicaTeardown.attempted`,
-`.attempt_failed` and `.cancelled`, `DeploymentReports.sent`, `EndpointPublication.applied`, `.removed` and `.failed`. Sending again what
-was carried out already changes nothing at the receiver.
+Each result returns to the part that ordered it: `ReplicaCluster.memo_read`,
+`ReplicaApply.applied` and `.failed`, `ReplicaTeardown.attempted`, `.attempt_failed` and
+`.cancelled`, `DeploymentReports.sent`, `EndpointPublication.applied`, `.removed` and
+`.failed`. A repeated order changes nothing at its receiver.
 """
 
 from dataclasses import dataclass
@@ -10,20 +11,28 @@ from datetime import timedelta
 
 from api_types.messages.cluster_work import ApplyReplica, RunTeardownStep
 from api_types.messages.delivery import SignalRequest
-from workflows.entity.registering.endpoint import ApplyBackendOrder, EndpointOrder, RemoveBackendOrder, ReportOrder
+from workflows.entity.registering.endpoint import (
+    ApplyBackendOrder,
+    EndpointOrder,
+    RemoveBackendOrder,
+    ReportOrder,
+)
 from workflows.model_replica.state import ApplyInputs
 
 
 @dataclass(frozen=True)
-class Send:
-    """Send one signal. `recorded`: not before the decision to send it is in the history."""
+class SendReplicaSignal:
+    """Send one signal.
+
+    With `recorded`, the history records the decision before the signal is sent.
+    """
 
     signal: SignalRequest
     recorded: bool = False
 
 
 @dataclass(frozen=True)
-class ReadMemo:
+class ReadClusterMemo:
     """Read the connection of a cluster from the memo of its InferenceCluster."""
 
     cluster: str
@@ -31,7 +40,10 @@ class ReadMemo:
 
 @dataclass(frozen=True)
 class Apply:
-    """Apply the replica's objects. `inputs` are what this takes from outside the spec; `drifted` says what is repaired."""
+    """Apply the replica's objects.
+
+    `inputs` come from outside the spec; `drifted` names repairs.
+    """
 
     request: ApplyReplica
     inputs: ApplyInputs
@@ -42,7 +54,8 @@ class Apply:
 class DeleteObjects:
     """Make one attempt at a step of the teardown.
 
-    `forced`: what was forced until now; with `limit` the attempt is the last one, and is not waited for any longer.
+    `forced` is the scope of force so far. With `limit` the attempt is the last one, and
+    ends after that time.
     """
 
     request: RunTeardownStep
@@ -56,6 +69,23 @@ class LeaveCache:
     """Report to the cache that no pod of this replica mounts it any more."""
 
 
-Order = Send | ReadMemo | Apply | DeleteObjects | LeaveCache | EndpointOrder
+Order = (
+    SendReplicaSignal
+    | ReadClusterMemo
+    | Apply
+    | DeleteObjects
+    | LeaveCache
+    | EndpointOrder
+)
 
-__all__ = ["Apply", "ApplyBackendOrder", "DeleteObjects", "LeaveCache", "Order", "ReadMemo", "RemoveBackendOrder", "ReportOrder", "Send"]
+__all__ = [
+    "Apply",
+    "ApplyBackendOrder",
+    "DeleteObjects",
+    "LeaveCache",
+    "Order",
+    "ReadClusterMemo",
+    "RemoveBackendOrder",
+    "ReportOrder",
+    "SendReplicaSignal",
+]

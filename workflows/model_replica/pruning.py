@@ -1,6 +1,7 @@
-"""How a ModelReplica deletes what older generations of it left, once the new one is Ready.
+"""Deletes objects of older generations once the new generation is Ready.
 
-Nothing waits for this: a deletion or a newer template takes over at once, and what cannot be deleted is reported in events and retried.
+Nothing waits for this. A deletion or a newer template takes over at once, and events
+report objects whose deletion fails and is retried.
 """
 
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from workflows.model_replica.decisions.requests import apply_request
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import named
 
-# How long one attempt waits for what it deletes; what is still there after that is named in an event.
+# How long one attempt waits for its deletions; an event names the remaining objects.
 ATTEMPT_TIMEOUT = timedelta(seconds=10)
 
 
@@ -29,17 +30,20 @@ class ReplicaPruning:
         self._context = context
 
     async def step(self) -> None:
-        """Make one attempt, if there is something to delete and it is due."""
+        """Make one attempt if objects may remain and it is due."""
         state = self._context.state
         if not (state.prune and is_true(state.conditions, "Ready") and state.applied):
             return
         if state.applied.pending:
-            # Pods that stay read what is no longer rendered.
+            # Pods that keep running still read the objects.
             return
         if state.prune_at and self._context.is_future(state.prune_at):
             self._context.requeue_at(datetime.fromisoformat(state.prune_at))
             return
-        about = {"wait_seconds": ATTEMPT_TIMEOUT.total_seconds(), "renderer": state.applied.renderer}
+        about = {
+            "wait_seconds": ATTEMPT_TIMEOUT.total_seconds(),
+            "renderer": state.applied.renderer,
+        }
         order = apply_request(state).model_copy(update=about)
         summary = f"delete what older generations of {self._context.name} left"
         try:
@@ -48,7 +52,11 @@ class ReplicaPruning:
                 workflow.execute_activity_method(
                     WorkloadActivities.prune_replica,
                     order,
-                    **activity_options.on_cluster(activity_options.TEARDOWN_STEP, summary, order.connection.task_queue),
+                    **activity_options.on_cluster(
+                        activity_options.TEARDOWN_STEP,
+                        summary,
+                        order.connection.task_queue,
+                    ),
                 ),
             )
         except ActivityError as error:
@@ -57,7 +65,9 @@ class ReplicaPruning:
         if pruned is None:
             self._context.requeue()
             return
-        inventory = [item for item in state.applied.inventory if item.id not in pruned.removed]
+        inventory = [
+            item for item in state.applied.inventory if item.id not in pruned.removed
+        ]
         state.applied = state.applied.model_copy(update={"inventory": inventory})
         if pruned.remaining:
             self._retry_later(f"waiting for deletion of {named(pruned.remaining)}")
@@ -66,7 +76,11 @@ class ReplicaPruning:
 
     def _retry_later(self, why: str) -> None:
         state = self._context.state
-        self._context.record_event("Warning", "Pruning", f"objects of older generations are not deleted yet: {why}")
+        self._context.record_event(
+            "Warning",
+            "Pruning",
+            f"objects of older generations are not deleted yet: {why}",
+        )
         pause = backoff.after_retries(state.prune_attempts)
         state.prune_attempts += 1
         state.prune_at = (self._context.moment() + pause).isoformat()

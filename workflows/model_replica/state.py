@@ -1,30 +1,28 @@
-"""All that a ModelReplica knows; continue-as-new carries it whole.
+"""The state of a ModelReplica, which continue-as-new carries completely."""
 
-Field names on the wire are older than some names here: those have an alias, so that a run of an older worker can be continued.
-"""
+from typing import Any, NamedTuple
 
-from typing import Annotated, Any, NamedTuple
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from api_types.digests import short_hash
 from api_types.messages.caches import CacheReport
 from api_types.messages.cluster_work import Applied, CacheMount
 from api_types.messages.entities import ClusterChanged, StartReplica
 from api_types.messages.observations import ObservedReplica
-from api_types.messages.versions import ObservationVersion, Version
+from api_types.messages.versions import MessageVersion, ObservationVersion
 from api_types.resources.parts.referenced_caches import model_cache
 from api_types.resources.replica_spec import EngineSize, pods_source
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.registering.endpoint import PublishedEndpoint
-from workflows.entity.state import EntityState, none_if_empty
+from workflows.entity.state import EntityState
 from workflows.model_replica.teardown_progress import TeardownProgress
 
 
 class ApplyInputs(NamedTuple):
-    """What an apply takes from outside the spec, and must follow.
+    """The inputs of an apply from outside the spec.
 
-    `facts` is a hash over what rendering reads of the cluster, and over the renderer; `adoption` is that of `SetTemplate`.
+    `facts` is a hash of the cluster's facts that rendering reads, and of the renderer;
+    `adoption` is the number in `SetTemplate`.
     """
 
     cache_claim: str
@@ -36,7 +34,7 @@ class ApplyInputs(NamedTuple):
 
 
 class ReplicaReport(BaseModel):
-    """What the deployment must know of a replica; without a phase nothing was reported."""
+    """A report to the deployment; without a phase nothing was reported."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,15 +50,18 @@ class ReplicaReport(BaseModel):
 
 
 class FirstStart(BaseModel):
-    """The argument with which a deployment starts a replica. More than this is only known to a run that continues another one."""
+    """The argument with which a deployment starts a replica.
+
+    Only continued runs have more.
+    """
 
     model_config = ConfigDict(frozen=True)
 
-    start: StartReplica = Field(alias="birth")
+    start: StartReplica
 
 
-class AdapterCache(BaseModel):
-    """How a replica follows the cache of an adapter: as the fields of these names of its state do."""
+class ReplicaAdapterCache(BaseModel):
+    """The registration at the cache of an adapter, with the meaning of the state's fields."""
 
     cache: CacheReport | None = None
     cache_registered: str = ""
@@ -71,46 +72,64 @@ class AdapterCache(BaseModel):
 
 
 class ModelReplicaState(EntityState):
-    """What a replica carries from run to run.
+    """The state that a replica carries from run to run.
 
     Attributes:
-        start: the identity and first template with which it was started. `template_sequence`: number of the newest template or labels.
+        start: identity and first template.
+        template_sequence: the number of the newest template or labels.
         entry: its ledger entry, kept for a scheduler that lost its state.
-        surface: how requests reach it (`pool` or `service`), fixed by the first apply, whatever the cluster reports later.
-        cluster: the last report of its cluster, with what is kept of earlier ones; `cluster_version`: that of the report. `facts_uid`: the
-            uid of the InferenceCluster that the kept connection and facts are of. `cluster_doubted`: a report came of what may be an
-            earlier cluster.
-        cache: the last report of its cache; `cache_registered`: the name of the cache at which it is registered.
-        cache_claim: the volume claim of its cache that is ready on the cluster, and `cache_gib` its size; kept when the cache is lost.
-        cache_mount: how that claim is mounted, None for as usual.
-        cache_mounted: the claims that its pods may mount, as last reported to the cache.
-        adapters: how it follows the caches of its adapters, by name.
+        surface: the entry point of requests (`pool` or `service`), fixed by the first
+            apply.
+        cluster: the last report of its cluster, with kept parts of earlier ones.
+        cluster_version: the version of that report.
+        facts_uid: the uid of the InferenceCluster that reported the kept connection and
+            facts.
+        cluster_doubted: a report may be a late one of an earlier cluster.
+        cache: the last report of its cache.
+        cache_registered: the name of the cache with its registration.
+        cache_claim: the ready volume claim of its cache; kept when the cache is lost.
+        cache_gib: the size of that claim.
+        cache_mount: how to mount that claim; None for the default.
+        cache_mounted: the claims that its pods may mount, as last reported to the
+            cache.
+        adapters: the registrations at the caches of its adapters, by name.
         picker_flags: extra flags of its endpoint picker.
-        adoption: the highest one that its deployment has sent: pods may be replaced once although their spec is the same.
-        applied_inputs: what came from outside the spec into the last apply; None before the first one.
-        applied_mode: how the engines shared the work then; `applied_sources`: a hash over what pods were made from, by engine;
-            `applied_sizes`: the copies and devices of each engine.
-        drain_until: an apply that ends all pods of an engine waits until then for requests to end; empty while none does.
-        routes_until: how long such applies wait for routes that still have the endpoint; empty when none has it, or one has succeeded.
-        drift_since: since when the present drift persists; `drift_repairs`: the repairs that followed one another so far, the last one at
+        adoption: the highest adoption of its deployment, which replaces pods with an
+            equal spec.
+        applied_inputs: the outside inputs of the last apply; None before the first one.
+        applied_mode: how the engines shared the work at the last apply.
+        applied_sources: a hash of the sources of pods, by engine.
+        applied_sizes: the copies and devices of each engine.
+        drain_until: how long an apply that ends all pods of an engine waits for
+            requests.
+        routes_until: how long such applies wait for routes; empty when no route has the
+            endpoint.
+        drift_since: the start of the present drift.
+        drift_repairs: the number of consecutive repairs, the last one at
             `drift_repaired_at`.
-        copies_due: since when copies of Secrets have to be compared with their sources; empty: they have not.
-        rendered_otherwise: applies that followed one another by workers that render otherwise than that of the cluster's facts; the next
-            one is due at `render_at`.
-        observed: the last observation; `observed_version`: that of the observation.
-        prune: something of an older generation may still be there; deleted at `prune_at`, after `prune_attempts` attempts in vain.
+        copies_due: the time since which copies of Secrets need a comparison; empty for
+            none.
+        rendered_otherwise: consecutive applies by workers with another renderer; next
+            at `render_at`.
+        observed: the last observation; `observed_version`: its version.
+        prune: objects of an older generation may remain; next at `prune_at`, after
+            `prune_attempts`.
         overdue: engines whose progress deadline has passed.
-        apply_started: objects of this replica may be on the cluster; `inventory_complete`: the last apply was not interrupted.
-        reported: the last report to the deployment; an empty one if it has to be repeated.
-        endpoint: how far its endpoint is published on the control cluster.
+        apply_started: the cluster may have objects of this replica.
+        inventory_complete: the last apply was not interrupted.
+        reset: an operator reset the workflow, so a teardown without an apply still
+            searches for objects. Only teardowns read it: the commands of tasks that
+            the reset kept must stay the same.
+        reported: the last report to the deployment; empty if it must be repeated.
+        endpoint: the state of its endpoint on the control cluster.
 
     """
 
-    start: StartReplica = Field(alias="birth")
+    start: StartReplica
     entry: dict[str, Any] = Field(default_factory=dict)
     template_sequence: int = 0
     cluster: ClusterChanged | None = None
-    cluster_version: Version = Field(default_factory=Version)
+    cluster_version: MessageVersion = Field(default_factory=MessageVersion)
     facts_uid: str = ""
     cluster_doubted: bool = False
     applied: Applied | None = None
@@ -122,10 +141,10 @@ class ModelReplicaState(EntityState):
     cache_mount: CacheMount | None = None
     cache_gib: int = 0
     cache_mounted: list[str] = Field(default_factory=list)
-    adapters: dict[str, AdapterCache] = Field(default_factory=dict)
+    adapters: dict[str, ReplicaAdapterCache] = Field(default_factory=dict)
     picker_flags: dict[str, str] = Field(default_factory=dict)
     adoption: int = 0
-    applied_inputs: Annotated[ApplyInputs | None, BeforeValidator(none_if_empty)] = None
+    applied_inputs: ApplyInputs | None = None
     applied_mode: str = ""
     applied_sources: dict[str, str] = Field(default_factory=dict)
     applied_sizes: dict[str, EngineSize] = Field(default_factory=dict)
@@ -135,8 +154,9 @@ class ModelReplicaState(EntityState):
     rendered_otherwise: int = 0
     render_at: str = ""
     overdue: list[str] = Field(default_factory=list)
-    apply_started: bool = Field(default=False, alias="attempted")
-    inventory_complete: bool = Field(default=False, alias="whole")
+    apply_started: bool = False
+    reset: bool = False
+    inventory_complete: bool = False
     failure: Failure = NO_FAILURE
     failure_reason: str = ""
     retry_at: str = ""
@@ -147,32 +167,51 @@ class ModelReplicaState(EntityState):
     drift_repaired_at: str = ""
     prune: bool = False
     prune_at: str = ""
-    prune_attempts: int = Field(default=0, alias="prunes")
+    prune_attempts: int = 0
     serving: bool = False
     served: bool = False
     was_ready: bool = False
     sequence: int = 0
-    reported: ReplicaReport = Field(default_factory=ReplicaReport, alias="told")
+    reported: ReplicaReport = Field(default_factory=ReplicaReport)
     teardown: TeardownProgress = Field(default_factory=TeardownProgress)
     endpoint: PublishedEndpoint = Field(default_factory=PublishedEndpoint)
 
+    @property
+    def may_have_objects(self) -> bool:
+        """Return whether the teardown can find objects of this or an earlier run."""
+        return self.apply_started or self.reset
+
     def inputs(self) -> ApplyInputs:
-        """Give what the next apply takes from outside the spec."""
+        """Return the inputs of the next apply from outside the spec."""
         facts = self.cluster.facts if self.cluster else None
         seen = short_hash([facts.renderer, facts.rendered_from()]) if facts else ""
-        return ApplyInputs(self.cache_claim, self.picker_flags, self.adapter_claims() or None, seen, self.adoption, self.mounts() or None)
+        return ApplyInputs(
+            self.cache_claim,
+            self.picker_flags,
+            self.adapter_claims() or None,
+            seen,
+            self.adoption,
+            self.mounts() or None,
+        )
 
     def adapter_claims(self) -> dict[str, str]:
-        """Give the volume claims of the adapters' caches that are ready, by cache."""
-        return {name: self.adapters[name].cache_claim for name in sorted(self.adapters) if self.adapters[name].cache_claim}
+        """Return the ready volume claims of the adapters' caches, by cache."""
+        return {
+            name: self.adapters[name].cache_claim
+            for name in sorted(self.adapters)
+            if self.adapters[name].cache_claim
+        }
 
     def pod_sources(self) -> dict[str, str]:
-        """Give a hash over what the pods of each engine are made from."""
+        """Return a hash of the sources of each engine's pods."""
         spec = self.spec or {}
-        return {engine["name"]: short_hash(pods_source(spec, engine)) for engine in spec.get("engines", ())}
+        return {
+            engine["name"]: short_hash(pods_source(spec, engine))
+            for engine in spec.get("engines", ())
+        }
 
     def mounts(self) -> dict[str, CacheMount]:
-        """Give by cache how its claim is mounted, where that is not as usual."""
+        """Return the mounts of claims that differ from the default, by cache."""
         followed = {
             model_cache(self.spec or {}): self.cache_mount,
             **{name: self.adapters[name].cache_mount for name in sorted(self.adapters)},
@@ -180,6 +219,6 @@ class ModelReplicaState(EntityState):
         return {name: mount for name, mount in followed.items() if name and mount}
 
     def mode(self) -> str:
-        """Give how the engines share the work."""
+        """Return how the engines share the work."""
         mode: str = (self.spec or {}).get("serving", {}).get("mode", "Unified")
         return mode

@@ -1,15 +1,21 @@
-"""How a ModelReplica is removed from its cluster: step by step, each until what it deletes is really gone, however long that takes.
+"""Removes a ModelReplica from its cluster, step by step.
 
-One attempt at a step is bounded, so that a condition can say what is still there and what blocks it; the wait itself never ends by
-itself. Only `force` skips a step, and then what stays on the cluster is listed. Capacity is released after the last step, when a whole
-listing of the cluster has found nothing more of this replica, or was abandoned.
+A step ends when its objects are gone, however long that takes. One attempt is bounded,
+so that a condition can name the remaining objects and their blockers. Only `force`
+skips a step, and the status then lists the remaining objects. The nodes are freed after
+the last step, when a complete list of the cluster shows no object of the replica, or
+the step was abandoned.
 """
 
 from datetime import timedelta
 
 from activities.render.objects.teardown import SWEEP
 from api_types import labels, names
-from api_types.messages.cluster_work import AppliedObject, RemainingObject, TeardownStepResult
+from api_types.messages.cluster_work import (
+    AppliedObject,
+    RemainingObject,
+    TeardownStepResult,
+)
 from api_types.messages.scheduling import Released
 from api_types.messages.signals import FLEET_SCHEDULER, FleetSchedulerSignals
 from api_types.resources.status import LeftBehind
@@ -22,18 +28,29 @@ from workflows.model_replica.cluster import ReplicaCluster
 from workflows.model_replica.decisions.cluster import connection_problem
 from workflows.model_replica.decisions.endpoint import has_control_cluster
 from workflows.model_replica.decisions.requests import teardown_request
-from workflows.model_replica.decisions.teardown_plan import StepDecision, decide_after_failure, decide_step, has_objects
-from workflows.model_replica.orders import DeleteObjects, LeaveCache, Order, Send
+from workflows.model_replica.decisions.teardown_plan import (
+    StepDecision,
+    decide_after_failure,
+    decide_step,
+    has_objects,
+)
+from workflows.model_replica.orders import (
+    DeleteObjects,
+    LeaveCache,
+    Order,
+    SendReplicaSignal,
+)
 from workflows.model_replica.reports import DeploymentReports
 from workflows.model_replica.state import ModelReplicaState
 from workflows.model_replica.teardown_progress import Outcome, left_behind, named
 
-# When something is forced, what can be deleted at once is still deleted; the answer has to arrive before the attempt's time is over.
+# A forced attempt still deletes what it can at once, and its result has to arrive
+# within the attempt's time.
 LAST_ATTEMPT_TIMEOUT = timedelta(seconds=2)
 
 
 class ReplicaTeardown:
-    """Takes the steps of the teardown, in order."""
+    """Takes the steps of the teardown in order."""
 
     def __init__(
         self,
@@ -50,10 +67,10 @@ class ReplicaTeardown:
         self._waiting = False
         self.gone = False
 
-    # --- orders ---------------------------------------------------------------------------------------------------------------------
+    # Orders
 
     def next_orders(self) -> list[Order]:
-        """Take steps until one has to be carried out; none while the current one waits, or when all are complete."""
+        """Take steps until one needs an order; return none while it waits or all are complete."""
         self._begin()
         while not (self.gone or self._waiting):
             needs_cluster = has_objects(self._state) or self._may_be_published
@@ -88,7 +105,7 @@ class ReplicaTeardown:
                 return self._carry_out(decision)
 
     def _carry_out(self, decision: StepDecision) -> list[Order]:
-        """Carry out a decision that orders nothing."""
+        """Carry out a decision without an order."""
         match decision.action:
             case "none needed":
                 self._complete("not needed")
@@ -102,7 +119,9 @@ class ReplicaTeardown:
                 self._end_with_cluster(decision.reason)
             case "wait for cluster":
                 message = f"{self._state.teardown.message()}; {connection_problem(self._state)}"
-                self._context.set_condition("Deleting", FALSE, "WaitingForCluster", message)
+                self._context.set_condition(
+                    "Deleting", FALSE, "WaitingForCluster", message
+                )
                 self._waiting = True
             case _:
                 if decision.check_at is not None:
@@ -113,10 +132,10 @@ class ReplicaTeardown:
     def _complete(self, outcome: Outcome) -> None:
         self._state.teardown.complete(outcome, self._context.now())
 
-    # --- steps of the workflow itself -----------------------------------------------------------------------------------------------
+    # Steps of the workflow itself
 
     def _withdraw(self) -> list[Order]:
-        """Take the endpoint out of all routes, and wait until it is."""
+        """Remove the endpoint from all routes, and wait until they have followed."""
         orders: list[Order] = [*self._reports.report(), *self._withdrawal()]
         if orders and not self._state.endpoint.is_withdrawn:
             return orders
@@ -130,8 +149,9 @@ class ReplicaTeardown:
 
     @property
     def _may_be_published(self) -> bool:
-        """Whether an earlier run may have published the endpoint; the cluster tells whether there is a control cluster."""
-        return self._state.start.restarted and self._state.endpoint.sequence == 0
+        """Whether an earlier run may have published the endpoint on a control cluster."""
+        ran_before = self._state.start.restarted or self._state.reset
+        return ran_before and self._state.endpoint.sequence == 0
 
     def _withdrawal_of_earlier_run(self) -> list[Order]:
         if not (self._may_be_published and has_control_cluster(self._state)):
@@ -144,7 +164,7 @@ class ReplicaTeardown:
 
     def _end(self) -> list[Order]:
         """Remove the backend of the endpoint, then free the nodes."""
-        # The cluster may have been unknown in the first step.
+        # The first step may have run before the cluster was known.
         if withdrawal := self._withdrawal_of_earlier_run():
             return withdrawal
         published = self._state.endpoint
@@ -152,62 +172,93 @@ class ReplicaTeardown:
             return self._release()
         if orders := self._publication.remove():
             return list(orders)
-        if self._state.forced and (published.failure.type or not published.is_withdrawn):
+        if self._state.forced and (
+            published.failure.type or not published.is_withdrawn
+        ):
             self._publication.abandon("the teardown was forced")
             self._clear_step_force()
             return self._release()
         failure = published.failure
-        self._wait_for(f"its backend remains: {failure.type}: {failure.message}" if failure.type else "the gateway follows its routes")
+        self._wait_for(
+            f"its backend remains: {failure.type}: {failure.message}"
+            if failure.type
+            else "the gateway follows its routes"
+        )
         return []
 
     def _wait_for(self, what: str) -> None:
         message = f"{self._state.teardown.message()}; {what}"
-        self._context.set_condition("Deleting", FALSE, self._state.teardown.reason(), message)
+        self._context.set_condition(
+            "Deleting", FALSE, self._state.teardown.reason(), message
+        )
         self._waiting = True
 
     def _drain(self) -> None:
-        """Let the last requests finish."""
+        """Start the drain, in which the last requests may finish."""
         facts = self._state.cluster.facts if self._state.cluster else None
         seconds = facts.drain_seconds if facts else 0
         message = f"{self._state.teardown.message()}; running requests have {seconds} s to finish"
         self._context.set_condition("Deleting", FALSE, "Draining", message)
-        self._state.teardown.drain_until = (self._context.moment() + timedelta(seconds=seconds)).isoformat()
+        self._state.teardown.drain_until = (
+            self._context.moment() + timedelta(seconds=seconds)
+        ).isoformat()
 
     def _release(self) -> list[Order]:
-        """Free the nodes, and report it to cache, scheduler and deployment.
+        """Free the nodes, and report it to cache, scheduler and deployment, in this order.
 
-        The scheduler is told first: a replica that is terminated in between is started again by its deployment, finds nothing and repeats
-        both. The other way round its deployment would forget it, and its nodes would stay charged.
+        If the replica is terminated in between, its deployment restarts it; it finds
+        nothing and repeats both reports. In the opposite order its deployment would
+        forget it, and its nodes would stay charged.
         """
-        # A closed workflow still answers queries, so `gone` must hold before any entity learns of it.
+        # A closed workflow still answers queries, so `gone` must be set before another
+        # entity learns of it.
         self.gone = True
         released = Released(uid=self._state.uid, name=self._context.name)
         ended: list[Order] = [LeaveCache(), *self._publication.end()]
-        return [*ended, Send(FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, released)), self._reports.report_gone()]
+        return [
+            *ended,
+            SendReplicaSignal(
+                FleetSchedulerSignals.RELEASED.request(FLEET_SCHEDULER, released)
+            ),
+            self._reports.report_gone(),
+        ]
 
-    # --- steps on the cluster -------------------------------------------------------------------------------------------------------
+    # Steps on the cluster
 
     def _attempt(self, decision: StepDecision) -> Order:
-        """Try once to delete the objects of the current step."""
+        """Order one attempt to delete the objects of the current step."""
         progress = self._state.teardown
         self._state.retry_at = ""
         self.show()
         last = decision.limit is not None
-        request = teardown_request(self._state, LAST_ATTEMPT_TIMEOUT if last else backoff.poll_timeout(progress.attempts))
-        return DeleteObjects(request, f"{self._context.name}: {progress.step.title}", self._state.forced, decision.limit)
+        request = teardown_request(
+            self._state,
+            LAST_ATTEMPT_TIMEOUT if last else backoff.poll_timeout(progress.attempts),
+        )
+        return DeleteObjects(
+            request,
+            f"{self._context.name}: {progress.step.title}",
+            self._state.forced,
+            decision.limit,
+        )
 
     def is_obsolete(self, order: DeleteObjects) -> bool:
-        """Tell whether a running attempt has become pointless: something was forced, or the cluster is another one or gone."""
+        """Whether force, or another or missing cluster, supersedes the running attempt."""
         known = self._state.cluster
         if self._state.cluster_doubted:
             return True
-        return self._state.forced != order.forced or known is None or not known.present or known.connection != order.request.connection
+        return (
+            self._state.forced != order.forced
+            or known is None
+            or not known.present
+            or known.connection != order.request.connection
+        )
 
     def attempted(self, result: TeardownStepResult) -> None:
         """Record the result of an attempt."""
         progress = self._state.teardown
         if self._state.forced == "all":
-            # The cluster answers: the time that is left is for it to answer the next step.
+            # The cluster answers, so its next answer may take the whole limit again.
             progress.forced_at = self._context.moment().isoformat()
         for skipped in result.skipped:
             self._context.record_event("Warning", "NotOwned", f"not deleted: {skipped}")
@@ -223,7 +274,7 @@ class ReplicaTeardown:
             self._try_again()
 
     def attempt_failed(self, failure: Failure) -> None:
-        """Record why an attempt failed."""
+        """Record the failure of an attempt."""
         progress = self._state.teardown
         progress.record_failure(failure)
         decision = decide_after_failure(self._state)
@@ -237,11 +288,11 @@ class ReplicaTeardown:
         self.show()
 
     def cancelled(self) -> None:
-        """Decide anew after an attempt was cancelled because it had become pointless."""
+        """Decide again after a superseded attempt was cancelled."""
         self._try_again()
 
     def _try_again(self) -> None:
-        """End this pass, so that it is reported and published, and go on with the next one."""
+        """End this pass, so that its results are published, and continue with the next one."""
         self._waiting = True
         self._context.requeue()
 
@@ -251,17 +302,25 @@ class ReplicaTeardown:
             self.show()
 
     def show(self) -> None:
-        """Show the current step and what it waits for."""
+        """Show the current step and the remaining objects."""
         progress, problem = self._state.teardown, connection_problem(self._state)
-        message = f"{progress.message()}; {problem}" if problem and progress.step.on_cluster else progress.message()
+        message = (
+            f"{progress.message()}; {problem}"
+            if problem and progress.step.on_cluster
+            else progress.message()
+        )
         self._context.set_condition("Deleting", FALSE, progress.reason(), message)
         self._context.publish()
 
-    # --- force ----------------------------------------------------------------------------------------------------------------------
+    # Force
 
     def _skip(self) -> None:
-        """End the current step because of `force`, and list what stays."""
-        progress, number, title = self._state.teardown, self._state.teardown.number, self._state.teardown.step.title
+        """End the current step because of `force`, and list the remaining objects."""
+        progress, number, title = (
+            self._state.teardown,
+            self._state.teardown.number,
+            self._state.teardown.step.title,
+        )
         if progress.step.on_cluster:
             remaining = progress.remaining_of_step(self._inventory())
             progress.skipped += [item.id for item in remaining]
@@ -273,11 +332,11 @@ class ReplicaTeardown:
         self._complete("skipped")
 
     def _clear_step_force(self) -> None:
-        """A request to skip one step holds for one step."""
+        """A request to skip a step is valid for one step."""
         self._state.forced = "" if self._state.forced == "step" else self._state.forced
 
     def _abandon(self, why: str) -> None:
-        """Give up the current step and all others that need the cluster, and list what they would have deleted."""
+        """Abandon the current and all later steps on the cluster, and list their objects."""
         progress = self._state.teardown
         remaining: list[RemainingObject] = []
         while progress.step.on_cluster:
@@ -289,7 +348,7 @@ class ReplicaTeardown:
         self._state.retry_at, self._state.forced = "", ""
 
     def _end_with_cluster(self, why: str) -> None:
-        """End all steps that need the cluster: what they would have deleted went with it."""
+        """End all steps on the cluster, because their objects are gone with it."""
         while self._state.teardown.step.on_cluster:
             self._complete("done")
         self._context.record_event("Normal", "ClusterGone", why)
@@ -299,20 +358,38 @@ class ReplicaTeardown:
         return self._state.applied.inventory if self._state.applied else []
 
     def _list_unknown(self, why: str) -> None:
-        """List that there may be more objects than the inventory has: an apply was interrupted, or earlier runs applied them."""
+        """List possible objects outside the inventory: of an interrupted apply or earlier runs."""
         if self._state.inventory_complete:
             return
-        selector = f"{labels.REPLICA}={names.workload_name(self._context.namespace, self._context.name)}"
+        workload = names.workload_name(self._context.namespace, self._context.name)
+        selector = f"{labels.REPLICA}={workload}"
         more = f"{why}; there may be more objects with this label"
         cluster = self._state.start.cluster
         self._state.add_left_behind(
-            [LeftBehind(kind="label", name=selector, namespace=self._context.namespace, location=cluster, reason=more)]
+            [
+                LeftBehind(
+                    kind="label",
+                    name=selector,
+                    namespace=self._context.namespace,
+                    location=cluster,
+                    reason=more,
+                )
+            ]
         )
 
     def _list_left_behind(self, remaining: list[RemainingObject], why: str) -> None:
         """List objects as left behind, each once."""
-        known = {(item.kind, item.namespace, item.name) for item in self._state.left_behind}
+        known = {
+            (item.kind, item.namespace, item.name) for item in self._state.left_behind
+        }
         found = left_behind(remaining, self._state.start.cluster, why)
-        self._state.add_left_behind([item for item in found if (item.kind, item.namespace, item.name) not in known])
-        message = f"{why}; remaining on {self._state.start.cluster}: {named(remaining) or 'no known objects'}"
+        self._state.add_left_behind(
+            [
+                item
+                for item in found
+                if (item.kind, item.namespace, item.name) not in known
+            ]
+        )
+        objects = named(remaining) or "no known objects"
+        message = f"{why}; remaining on {self._state.start.cluster}: {objects}"
         self._context.record_event("Warning", "LeftBehind", message)

@@ -1,1 +1,4 @@
-"""ModelService: a stable address over endpoints of its namespace, as an HTTPRoute on the control cluster."""
+"""ModelService: a stable address for endpoints of its namespace.
+
+It is an HTTPRoute on the control cluster.
+"""

@@ -1,4 +1,4 @@
-"""What a ModelService applies and shows: pure, from its state."""
+"""The objects and conditions of a ModelService: pure, from its state."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -6,7 +6,13 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from api_types.digests import report_digest
-from api_types.messages.gateway_work import ApplyRoute, RouteEntry, RouteRetries, RouteTimeouts
+from api_types.limits import ROUTE_BACKENDS_MAX
+from api_types.messages.gateway_work import (
+    ApplyRoute,
+    RouteEntry,
+    RouteRetries,
+    RouteTimeouts,
+)
 from api_types.messages.routing import (
     BACKEND_TIMEOUT,
     REQUEST_TIMEOUT,
@@ -20,7 +26,7 @@ from workflows.entity import backoff
 from workflows.entity.conditions import FALSE, TRUE, UNKNOWN, Verdict, is_true
 from workflows.model_service.state import UNRESOLVED_AFTER, ServiceState
 
-# Reasons of `EndpointsResolved` while the endpoints are not known yet, and when there are none.
+# Reasons of `EndpointsResolved` while the endpoints are unknown, and without any.
 RESOLVING = "Resolving"
 NO_ENDPOINTS = "NoEndpoints"
 
@@ -28,52 +34,64 @@ _ENTRIES_SHOWN = 5
 
 
 class WantedRoute(NamedTuple):
-    """The route that is wanted, None for none, and a digest over all that decides about it."""
+    """The wanted route, and the digest of all its inputs."""
 
-    route: ApplyRoute | None
+    route: ApplyRoute
     digest: str
 
 
 def entries_of(state: ServiceState) -> list[dict[str, Any]]:
-    """Give the entries of the spec, as JSON."""
     found: list[dict[str, Any]] = (state.spec or {}).get("endpoints", [])
     return found
 
 
 def selections(state: ServiceState) -> list[EntrySelection]:
-    """Give what each entry selects."""
+    """Return the selection of each entry."""
     return [
-        EntrySelection(match_labels=entry["selector"].get("matchLabels") or {}, priority=entry.get("priority", 0))
+        EntrySelection(
+            match_labels=entry["selector"].get("matchLabels") or {},
+            priority=entry.get("priority", 0),
+        )
         for entry in entries_of(state)
     ]
 
 
 def retries_of(state: ServiceState) -> RouteRetries | None:
-    """Give which requests are sent again; None if none is."""
+    """Return the conditions under which the gateway retries a request.
+
+    Return None if it retries none.
+    """
     found = (state.spec or {}).get("retries")
     return None if found is None else RouteRetries.model_validate(found)
 
 
 def timeouts_of(state: ServiceState) -> RouteTimeouts | None:
-    """Give the timeouts of the spec; None without any."""
+    """Return the timeouts of the spec; None without any."""
     found = (state.spec or {}).get("timeouts")
     return None if found is None else RouteTimeouts.model_validate(found)
 
 
 def supported_timeouts(state: ServiceState) -> RouteTimeouts | None:
-    """Give the timeouts of the spec that the route may have; None without any.
+    """Return the timeouts of the spec that the route may have; None without any.
 
-    While it is not known which the gateway supports, those stay that the route has.
+    While the gateway's support is unknown, the timeouts of the present route stay.
     """
     wanted, support = timeouts_of(state), _timeout_support(state)
     if wanted is None:
         return None
     if support is None or support.problem:
         has = state.applied.timeouts if state.applied else None
-        request, backend_request = (has.request is not None, has.backend_request is not None) if has else (False, False)
+        request, backend_request = (
+            (has.request is not None, has.backend_request is not None)
+            if has
+            else (False, False)
+        )
     else:
         request, backend_request = support.request, support.backend_request
-    found = RouteTimeouts(request=wanted.request if request else None, backend_request=wanted.backend_request if backend_request else None)
+    found = RouteTimeouts(
+        request=wanted.request if request else None,
+        backend_request=wanted.backend_request if backend_request else None,
+    )
     return found if found.wire() else None
 
 
@@ -82,108 +100,159 @@ def _timeout_support(state: ServiceState) -> TimeoutSupport | None:
 
 
 def entry_title(entry: dict[str, Any]) -> str:
-    """Name an entry for people: by its name, or by the labels that it selects."""
+    """Return the name of an entry, or the labels that it selects."""
     labels = entry["selector"].get("matchLabels") or {}
-    return entry.get("name") or ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "all"
+    return (
+        entry.get("name")
+        or ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        or "all"
+    )
 
 
 def current_list(state: ServiceState) -> ServiceEndpoints | None:
-    """Give the newest list of endpoints; None if it is of another report, and so of other entries, than the spec has now."""
+    """Return the newest list of endpoints.
+
+    Return None if it belongs to an earlier report, with other entries than the present
+    spec.
+    """
     found = state.selected
-    return found if found and found.sequence == state.report_sequence and len(found.entries) == len(entries_of(state)) else None
-
-
-def _selects_any(found: ServiceEndpoints) -> bool:
-    return any(entry.matched for entry in found.entries)
+    return (
+        found
+        if found
+        and found.sequence == state.report_sequence
+        and len(found.entries) == len(entries_of(state))
+        else None
+    )
 
 
 def is_shared(state: ServiceState, endpoint: SelectedEndpoint) -> bool:
-    """Tell whether an older service routes an endpoint, and the gateway would confuse the two."""
-    return bool(endpoint.shared_with and state.gateway.known and not state.gateway.known.isolates_backends)
+    """Return whether an older service routes an endpoint of this service.
+
+    The gateway cannot separate the two services.
+    """
+    return bool(
+        endpoint.shared_with
+        and state.gateway.known
+        and not state.gateway.known.isolates_backends
+    )
 
 
 def routable(state: ServiceState, entry: EntryEndpoints) -> list[SelectedEndpoint]:
-    """Give the endpoints of an entry that the route of this service may have."""
+    """Return the endpoints of an entry that the route of this service may have."""
     return [endpoint for endpoint in entry.endpoints if not is_shared(state, endpoint)]
 
 
 def shared_with(state: ServiceState) -> list[str]:
-    """Name the services that route endpoints which this one therefore may not route."""
+    """Return the services whose endpoints this service may therefore not route."""
     entries = state.selected.entries if state.selected else []
-    return sorted({each.shared_with for entry in entries for each in entry.endpoints if is_shared(state, each)})
+    names: set[str] = set()
+    for entry in entries:
+        names.update(
+            each.shared_with for each in entry.endpoints if is_shared(state, each)
+        )
+    return sorted(names)
 
 
 def wanted_route(state: ServiceState, namespace: str, name: str) -> WantedRoute | None:
-    """Give the route that is wanted; None while that cannot be told. A service that selects nothing has no route."""
+    """Return the wanted route; None while it is unknown.
+
+    A service without endpoints has a route too. Without it the gateway would answer
+    404, which clients take for a wrong URL and do not retry.
+    """
     found = current_list(state)
     if found is None or not state.gateway.connected or state.gateway.known is None:
         return None
-    connects = state.gateway.known.connects
-    if not _selects_any(found):
-        return WantedRoute(None, report_digest(["none", connects]))
     route = ApplyRoute(
         namespace=namespace,
         name=name,
         uid=state.uid,
         entries=[
-            RouteEntry(weight=entry.get("weight", 1), endpoints=routable(state, selected))
+            RouteEntry(
+                weight=entry.get("weight", 1), endpoints=routable(state, selected)
+            )
             for entry, selected in zip(entries_of(state), found.entries, strict=True)
         ],
         retries=retries_of(state),
         timeouts=supported_timeouts(state),
     )
-    return WantedRoute(route, report_digest([route.wire(), connects]))
+    return WantedRoute(
+        route, report_digest([route.wire(), state.gateway.known.connects])
+    )
 
 
 def drifted(state: ServiceState) -> bool:
-    """Tell whether the route on the control cluster is not what was applied."""
+    """Return whether the route on the control cluster differs from the applied one."""
     seen = state.observed
-    if seen is None or not state.applied_digest:
+    if seen is None or state.applied is None:
         return False
-    if state.applied is None:
-        return seen.present
-    # What the watch saw before the last change says nothing about it.
+    # An observation from before the last change does not show the change.
     if middleware_drifted(state):
         return True
-    return not seen.present or (seen.generation >= state.applied.generation and seen.digest != state.applied.digest)
+    return not seen.present or (
+        seen.generation >= state.applied.generation
+        and seen.digest != state.applied.digest
+    )
 
 
 def is_taken_over(state: ServiceState) -> bool:
-    """Tell whether the gateway has accepted the route as it was applied; one that is gone is no more to be accepted."""
+    """Return whether the gateway has accepted the applied route."""
     applied, seen = state.applied, state.observed
-    return applied is None or (seen is not None and seen.present and seen.accepted and seen.generation >= applied.generation)
+    return applied is None or (
+        seen is not None
+        and seen.present
+        and seen.accepted
+        and seen.generation >= applied.generation
+    )
 
 
 def middleware_drifted(state: ServiceState) -> bool:
-    """Tell whether the Middleware that the route names is not what was applied."""
+    """Return whether the Middleware of the route differs from the applied one."""
     applied, seen = state.applied, state.observed
-    return bool(applied and applied.middleware and seen and seen.middleware is not None and seen.middleware != applied.middleware)
+    return bool(
+        applied
+        and applied.middleware
+        and seen
+        and seen.middleware is not None
+        and seen.middleware != applied.middleware
+    )
 
 
 def routed_names(state: ServiceState) -> list[str]:
-    """Name the endpoints that the route has."""
-    return sorted(share.endpoint for share in state.applied.backends) if state.applied else []
+    """Return the endpoints in the route."""
+    return (
+        sorted(share.endpoint for share in state.applied.backends)
+        if state.applied
+        else []
+    )
 
 
-# --- conditions -----------------------------------------------------------------------------------------------------------------------
+# Conditions
 
 
 def endpoints_resolved(state: ServiceState) -> Verdict:
-    """Say what the selectors match."""
+    """Return the EndpointsResolved condition: what the selectors match."""
     found = state.selected
     if found is None:
-        return Verdict(UNKNOWN, RESOLVING, "the endpoints of the namespace are not known yet")
-    matched, ready = sum(entry.matched for entry in found.entries), sum(entry.ready for entry in found.entries)
+        return Verdict(
+            UNKNOWN, RESOLVING, "the endpoints of the namespace are not known yet"
+        )
+    matched, ready = (
+        sum(entry.matched for entry in found.entries),
+        sum(entry.ready for entry in found.entries),
+    )
     if not matched:
-        return Verdict(FALSE, NO_ENDPOINTS, "No ModelEndpoints matched the configured selectors")
+        return Verdict(
+            FALSE, NO_ENDPOINTS, "No ModelEndpoints matched the configured selectors"
+        )
     waiting = f"; {matched - ready} waiting for Backend" if matched > ready else ""
     return Verdict(TRUE, "Resolved", f"Matched {matched} endpoint(s){waiting}")
 
 
 def lost_at(state: ServiceState) -> datetime | None:
-    """Give when a route counts as lost that was applied, and that the watch does not see any more; None while it sees it.
+    """Return when a missing route counts as lost; None while the watch sees it.
 
-    What the watch saw may be older than the last apply, so that is not at once.
+    The observation may be older than the last apply, so the route does not count as
+    lost at once.
     """
     seen = state.observed
     if state.applied is None or seen is None or seen.present or not state.drift_since:
@@ -191,144 +260,203 @@ def lost_at(state: ServiceState) -> datetime | None:
     return datetime.fromisoformat(state.drift_since) + backoff.repair(0)
 
 
-def routing_ready(state: ServiceState, now: datetime, *, says_404: bool = True, says_lost: bool = True) -> Verdict:
-    """Say whether requests are routed; `says_404`: and what the gateway answers to those of a service that selects nothing.
-
-    `says_lost`: also that others have deleted the route.
-    """
+def routing_ready(state: ServiceState, now: datetime) -> Verdict:
+    """Return the RoutingReady condition: whether the gateway routes requests."""
     if problem := gateway_problem(state):
         return Verdict(FALSE, "WaitingForGateway", problem)
     if state.failure.type:
-        return Verdict(FALSE, "Configuring", f"{state.failure.type}: {state.failure.message}")
+        return Verdict(
+            FALSE, "Configuring", f"{state.failure.type}: {state.failure.message}"
+        )
     if others := shared_with(state):
         return Verdict(
             FALSE,
             "BackendShared",
-            f"ModelService {', '.join(others)} routes endpoints that this one selects too; this version of Traefik would confuse them, "
-            "upgrade it or select other endpoints",
+            f"ModelService {', '.join(others)} already routes endpoints of this service, "
+            "and this version of Traefik cannot separate the two; "
+            "upgrade Traefik or select other endpoints",
         )
     if state.applied is None:
-        return Verdict(FALSE, "Configuring", _why_no_route(state, says_404=says_404))
+        return Verdict(FALSE, "Configuring", "there is no route yet")
     if not state.applied.backends:
-        return Verdict(FALSE, "Configuring", "no endpoint is ready; the gateway answers 503")
-    if says_lost and (lost := lost_at(state)) and lost <= now:
-        return Verdict(FALSE, "Configuring", "others have deleted the HTTPRoute; it is applied again")
+        matched = (
+            sum(each.matched for each in state.selected.entries)
+            if state.selected
+            else 0
+        )
+        why = "no endpoint is ready" if matched else "no published endpoint matches"
+        return Verdict(FALSE, "Configuring", f"{why}; the gateway answers 503")
+    if (lost := lost_at(state)) and lost <= now:
+        return Verdict(
+            FALSE,
+            "Configuring",
+            "another client deleted the HTTPRoute; it is applied again",
+        )
     return _accepted_by_gateway(state, now)
 
 
-def _why_no_route(state: ServiceState, *, says_404: bool) -> str:
-    if state.selected is None:
-        return "there is no route yet"
-    if says_404 and not _selects_any(state.selected):
-        return "no published endpoint matches, so there is no route: the gateway answers 404"
-    return "nothing can be routed"
-
-
 def retries_ready(state: ServiceState) -> Verdict | None:
-    """Say whether requests are sent again as the spec says; None if it says nothing."""
+    """Return the RetriesReady condition; None if the spec has no retries."""
     if retries_of(state) is None:
         return None
     applied = state.applied
     if applied is None or not (applied.middleware or applied.middleware_problem):
-        return Verdict(UNKNOWN, "Configuring", "the Middleware of the route has not been applied yet")
+        return Verdict(
+            UNKNOWN,
+            "Configuring",
+            "the Middleware of the route has not been applied yet",
+        )
     if applied.middleware_problem:
-        return Verdict(FALSE, "MiddlewareUnavailable", f"requests are routed, and none is sent again: {applied.middleware_problem}")
+        return Verdict(
+            FALSE,
+            "MiddlewareUnavailable",
+            f"requests are routed but not retried: {applied.middleware_problem}",
+        )
     return Verdict(TRUE, "MiddlewareApplied", "")
 
 
 def timeouts_ready(state: ServiceState) -> Verdict | None:
-    """Say whether the route has the timeouts of the spec; None if it says nothing."""
+    """Return the TimeoutsReady condition; None if the spec has no timeouts."""
     wanted, support = timeouts_of(state), _timeout_support(state)
     if wanted is None:
         return None
     if state.applied is not None and state.applied.timeouts == wanted:
         return Verdict(TRUE, "TimeoutsApplied", "")
     if support is None:
-        return Verdict(UNKNOWN, "Configuring", "which timeouts the gateway supports is not known yet")
-    if support.problem:
-        problem = f"which timeouts GatewayClass {support.gateway_class} supports cannot be told: {support.problem}"
-        return Verdict(FALSE, "SupportUnknown", f"requests are routed; {problem}")
-    lacking = [
-        (field, feature)
-        for field, feature, is_lacking in (
-            ("request", REQUEST_TIMEOUT, wanted.request is not None and not support.request),
-            ("backendRequest", BACKEND_TIMEOUT, wanted.backend_request is not None and not support.backend_request),
+        return Verdict(
+            UNKNOWN,
+            "Configuring",
+            "the timeouts that the gateway supports are not known yet",
         )
-        if is_lacking
-    ]
+    if support.problem:
+        return Verdict(
+            FALSE,
+            "SupportUnknown",
+            f"requests are routed, but the timeouts that GatewayClass "
+            f"{support.gateway_class} supports are unknown: {support.problem}",
+        )
+    lacking: list[tuple[str, str]] = []
+    if wanted.request is not None and not support.request:
+        lacking.append(("request", REQUEST_TIMEOUT))
+    if wanted.backend_request is not None and not support.backend_request:
+        lacking.append(("backendRequest", BACKEND_TIMEOUT))
     if not lacking:
-        return Verdict(UNKNOWN, "Configuring", "the route has not been applied with them yet")
+        return Verdict(
+            UNKNOWN, "Configuring", "the route has not been applied with timeouts yet"
+        )
     fields, features = (" and ".join(each) for each in zip(*lacking, strict=True))
     return Verdict(
         FALSE,
         "TimeoutsUnsupported",
-        f"requests are routed without {fields}: GatewayClass {support.gateway_class} does not list {features} in status.supportedFeatures; "
+        f"requests are routed without {fields}: GatewayClass {support.gateway_class} "
+        f"does not list {features} in status.supportedFeatures; "
         "set timeouts in clients, or use a gateway that supports them",
     )
 
 
 def gateway_problem(state: ServiceState) -> str:
-    """Say why the gateway cannot be used; empty if it can."""
+    """Return why the gateway cannot be used; empty if it can."""
     gateway = state.gateway
     if gateway.problem:
         return gateway.problem
     if gateway.known is None:
         return "InferenceGateway default has not answered yet"
-    return "" if gateway.known.address else "InferenceGateway default has no address yet"
+    return (
+        "" if gateway.known.address else "InferenceGateway default has no address yet"
+    )
 
 
 def _accepted_by_gateway(state: ServiceState, now: datetime) -> Verdict:
     applied, seen = state.applied, state.observed
     was_ready = is_true(state.conditions, "RoutingReady")
-    if applied is None or seen is None or not seen.present or seen.generation < applied.generation:
+    if (
+        applied is None
+        or seen is None
+        or not seen.present
+        or seen.generation < applied.generation
+    ):
         return (
             Verdict(TRUE, "RouteConfigured", truncated(state))
             if was_ready
-            else Verdict(FALSE, "Configuring", "the gateway has not seen it")
+            else Verdict(FALSE, "Configuring", "the gateway has not seen the route yet")
         )
     if not seen.accepted:
-        return Verdict(FALSE, "Configuring", seen.message or "the gateway has not accepted the route")
+        return Verdict(
+            FALSE,
+            "Configuring",
+            seen.message or "the gateway has not accepted the route",
+        )
     if not seen.resolved:
-        since = datetime.fromisoformat(state.unresolved_since) if state.unresolved_since else now
+        since = (
+            datetime.fromisoformat(state.unresolved_since)
+            if state.unresolved_since
+            else now
+        )
         if now - since >= UNRESOLVED_AFTER:
-            return Verdict(FALSE, "BackendRefsUnresolved", seen.message or "the gateway cannot resolve a backend")
-        return Verdict(TRUE, "RouteConfigured", truncated(state)) if was_ready else Verdict(FALSE, "Configuring", seen.message)
+            return Verdict(
+                FALSE,
+                "BackendRefsUnresolved",
+                seen.message or "the gateway cannot resolve a backend",
+            )
+        return (
+            Verdict(TRUE, "RouteConfigured", truncated(state))
+            if was_ready
+            else Verdict(FALSE, "Configuring", seen.message)
+        )
     return Verdict(TRUE, "RouteConfigured", truncated(state))
 
 
 def truncated(state: ServiceState) -> str:
-    """Say that not all endpoints are routed; empty if they are."""
+    """Return how many endpoints are routed if a route cannot hold all; otherwise empty.
+
+    The applied route may be older than the endpoints, and endpoints may have no weight.
+    So fewer routed than ready endpoints are no reason.
+    """
     entries = state.selected.entries if state.selected else []
     ready = sum(entry.ready for entry in entries if not entry.standby)
-    routed = len(state.applied.backends) if state.applied else 0
-    return f"{routed} of {ready} endpoints routed" if 0 < routed < ready else ""
+    if state.applied is None or ready <= ROUTE_BACKENDS_MAX:
+        return ""
+    return f"{len(state.applied.backends)} of {ready} endpoints routed"
 
 
-# --- status ---------------------------------------------------------------------------------------------------------------------------
+# Status
 
 
 def address(state: ServiceState, namespace: str, name: str) -> str:
-    """Give the address of the service; empty without a gateway address, or if it selects nothing."""
-    gateway = state.gateway.known.address if state.gateway.known and state.gateway.known.present else ""
-    if not gateway or state.selected is None or not _selects_any(state.selected):
+    """Return the address of the service; empty without a gateway address."""
+    gateway = (
+        state.gateway.known.address
+        if state.gateway.known and state.gateway.known.present
+        else ""
+    )
+    if not gateway:
         return ""
     return f"http://{_in_brackets(gateway)}/{namespace}/{name}"
 
 
 def _in_brackets(host: str) -> str:
     try:
-        return f"[{host}]" if ipaddress.ip_address(host).version == 6 else host  # noqa: PLR2004 - a version of IP
+        address = ipaddress.ip_address(host)
     except ValueError:
         return host
+    return f"[{host}]" if isinstance(address, ipaddress.IPv6Address) else host
 
 
 def status_of(state: ServiceState, namespace: str, name: str) -> dict[str, Any]:
-    """Show address, route, entries and routed endpoints."""
+    """Return address, route, entries and routed endpoints."""
     status: dict[str, Any] = {}
     if found := address(state, namespace, name):
         status["address"] = found
-    selected = state.selected.entries if state.selected and len(state.selected.entries) == len(entries_of(state)) else []
-    weights = {share.endpoint: share.weight for share in state.applied.backends} if state.applied else {}
+    selected = (
+        state.selected.entries
+        if state.selected and len(state.selected.entries) == len(entries_of(state))
+        else []
+    )
+    weights = (
+        {share.endpoint: share.weight for share in state.applied.backends}
+        if state.applied
+        else {}
+    )
     status["entries"] = [
         {
             "name": entry_title(entry),
@@ -350,20 +478,41 @@ def status_of(state: ServiceState, namespace: str, name: str) -> dict[str, Any]:
 
 
 def _summary(entries: Sequence[dict[str, Any]]) -> dict[str, str]:
-    ready, matched = sum(entry["ready"] for entry in entries), sum(entry["matched"] for entry in entries)
-    shown = [f"{entry['name']}={entry['weight']}{' (standby)' if entry['standby'] else ''}" for entry in entries[:_ENTRIES_SHOWN]]
-    more = [f"and {len(entries) - _ENTRIES_SHOWN} more"] if len(entries) > _ENTRIES_SHOWN else []
+    ready, matched = (
+        sum(entry["ready"] for entry in entries),
+        sum(entry["matched"] for entry in entries),
+    )
+    shown = [
+        f"{entry['name']}={entry['weight']}{' (standby)' if entry['standby'] else ''}"
+        for entry in entries[:_ENTRIES_SHOWN]
+    ]
+    more = (
+        [f"and {len(entries) - _ENTRIES_SHOWN} more"]
+        if len(entries) > _ENTRIES_SHOWN
+        else []
+    )
     return {"ready": f"{ready}/{matched}", "entries": " ".join([*shown, *more])}
 
 
-def _routed(weights: dict[str, int], entries: Sequence[EntryEndpoints], titles: Sequence[str]) -> list[dict[str, Any]]:
-    known = {endpoint.name: endpoint for entry in entries for endpoint in entry.endpoints}
+def _routed(
+    weights: dict[str, int], entries: Sequence[EntryEndpoints], titles: Sequence[str]
+) -> list[dict[str, Any]]:
+    known = {
+        endpoint.name: endpoint for entry in entries for endpoint in entry.endpoints
+    }
     # An endpoint is in the list of one entry only.
-    entry_of = {endpoint.name: title for entry, title in zip(entries, titles, strict=True) for endpoint in entry.endpoints}
-    return [
-        {"name": name, "weight": weight}
-        | ({"url": known[name].url} if name in known else {})
-        | ({"cluster": known[name].cluster} if name in known and known[name].cluster else {})
-        | ({"entry": entry_of[name]} if name in entry_of else {})
-        for name, weight in weights.items()
-    ]
+    entry_of = {
+        endpoint.name: title
+        for entry, title in zip(entries, titles, strict=True)
+        for endpoint in entry.endpoints
+    }
+    routed: list[dict[str, Any]] = []
+    for name, weight in weights.items():
+        shown: dict[str, Any] = {"name": name, "weight": weight}
+        if name in known:
+            shown["url"] = known[name].url
+            if known[name].cluster:
+                shown["cluster"] = known[name].cluster
+            shown["entry"] = entry_of[name]
+        routed.append(shown)
+    return routed

@@ -1,4 +1,4 @@
-"""What a ModelService carries from run to run."""
+"""The state that a ModelService carries from run to run."""
 
 from datetime import timedelta
 
@@ -11,28 +11,45 @@ from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.entity.state import EntityState
 
-# A gateway that cannot resolve a backend for so long has a problem; for a moment it has one after every change.
+# A gateway that cannot resolve a backend for this long has a problem. After every
+# change it cannot do so for a moment.
 UNRESOLVED_AFTER = timedelta(seconds=60)
-# How long an answer to the directory waits for the gateway to accept the route. It does so at once, or within a minute after an outage of
-# the control cluster, in which it connects ever more rarely. One that never says so must not hold up endpoints for ever.
+# How long an answer to the directory waits for the gateway to accept the route. The
+# gateway accepts it at once, or within a minute after an outage of the control cluster,
+# in which it connects at growing intervals. A gateway that never accepts it must not
+# block endpoints indefinitely.
 ACCEPTED_WITHIN = timedelta(minutes=2)
-# How long a new service may select nothing without a warning: its deployment may be applied after it, and models take minutes to load.
+# How long a new service may select nothing without a warning. Its deployment may be
+# applied after it, and models take minutes to load.
 UNMATCHED_AFTER = timedelta(minutes=5)
 
 
 class ServiceState(EntityState):
     """The state of a service.
 
-    `report_sequence`, `report_digest`: of the last report to the EndpointDirectory. `selected`: the newest list from there. `applied`: the
-    route, None if there is none, and `applied_at` when; `applied_digest`: what it was made from, empty while that is not known;
-    `attempted_digest`: of the last attempt. `route_started`: a route may be on the control cluster. `answered`: the version of the last
-    list that was answered, and `answered_unapplied` whether that was so while the route could not be applied. `observed_version` orders
-    what the watch says. `drift_since`: since when the route differs from what was applied; `drift_repairs`: the repairs that followed one
-    another so far, the last one at `drift_repaired_at`. `unresolved_since`: since when the gateway cannot resolve a backend;
-    `unmatched_since`: since when a new service selects nothing, empty once it does or a warning was recorded. `middleware_started`: a
-    Middleware may be on the control cluster. `middleware_retry_at`: when one that could not be applied is tried again, after so many
-    `middleware_attempts`. `timeouts_retry_at`: when timeouts that an apply left out are ordered again, after so many `timeouts_attempts`.
-    `gateway_recovers_at`: when the gateway has recovered from the last outage of the control cluster, empty before the first one.
+    Attributes:
+        report_sequence, report_digest: sequence and digest of the last report to the
+            EndpointDirectory.
+        selected: the newest list from the directory.
+        applied: the route; None without one.
+        applied_at: the time of its apply.
+        applied_digest: the digest of its inputs; empty while unknown.
+        attempted_digest: the digest of the last attempt.
+        route_started: a route may exist on the control cluster.
+        answered: the version of the last answered list.
+        answered_unapplied: whether the answer came while the route could not be applied.
+        observed_version: orders the observations of the watch.
+        drift_since: the time since which the observed and the applied route differ.
+        drift_repairs: the number of repairs in a row, the last at `drift_repaired_at`.
+        unresolved_since: the time since which the gateway cannot resolve a backend.
+        unmatched_since: the time since which a new service selects nothing; empty after a
+            match or a warning.
+        middleware_started: a Middleware may exist on the control cluster.
+        middleware_retry_at: the time of the next attempt to apply the Middleware.
+        middleware_attempts: the number of failed attempts.
+        gateway_recovers_at: the time at which the gateway has recovered from the last
+            outage of the control cluster; empty before the first one.
+
     """
 
     gateway: FollowedGateway = Field(default_factory=FollowedGateway)
@@ -58,6 +75,4 @@ class ServiceState(EntityState):
     middleware_started: bool = False
     middleware_retry_at: str = ""
     middleware_attempts: int = 0
-    timeouts_retry_at: str = ""
-    timeouts_attempts: int = 0
     gateway_recovers_at: str = ""

@@ -1,8 +1,10 @@
 """ModelService: an HTTPRoute over the endpoints that it selects.
 
-The EndpointDirectory of its namespace tells it which endpoints those are, the InferenceGateway whether they can be routed, the watch of the
-control cluster what the gateway says of the route. It answers the directory when its route has the endpoints of a list and no others: an
-endpoint that was withdrawn is only then taken down. While something is not known the route stays as it is.
+The EndpointDirectory of its namespace reports the selected endpoints, the
+InferenceGateway reports whether they can be routed, and the watch of the control
+cluster reports the state of the route. The service answers the directory when its route
+has exactly the endpoints of a list. Only then is a withdrawn endpoint removed. While an
+input is unknown, the route stays as it is.
 """
 
 from datetime import datetime
@@ -16,10 +18,24 @@ from activities.routing.activities import RoutingActivities
 from api_types import names
 from api_types.digests import report_digest
 from api_types.errors import NameConflict
-from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, ControlObserved, RemoveRoute
-from api_types.messages.routing import GatewayChanged, Routed, ServiceEndpoints, ServiceReport
+from api_types.messages.gateway_work import (
+    AppliedRoute,
+    ApplyRoute,
+    ControlObserved,
+    RemoveRoute,
+)
+from api_types.messages.routing import (
+    GatewayChanged,
+    Routed,
+    ServiceEndpoints,
+    ServiceReport,
+)
 from api_types.messages.scheduling import Resync
-from api_types.messages.signals import EndpointDirectorySignals, ModelServiceSignals, endpoint_directory
+from api_types.messages.signals import (
+    EndpointDirectorySignals,
+    ModelServiceSignals,
+    endpoint_directory,
+)
 from api_types.messages.versions import ObservationOrder
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
@@ -28,34 +44,25 @@ from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
-from workflows.entity.registering.endpoint import ATTEMPTS_PATCH, GATEWAY_RECOVERS, REPAIRS_PATCH
+from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
 from workflows.model_service import decisions
-from workflows.model_service.admission import TimeoutsAdmission
 from workflows.model_service.decisions import WantedRoute
-from workflows.model_service.state import ACCEPTED_WITHIN, UNMATCHED_AFTER, UNRESOLVED_AFTER, ServiceState
-from workflows.numbered_patch import NumberedPatch
-
-# Histories of before know no such wait.
-ACCEPTED_PATCH = "answer-when-accepted"
-# In histories of before a route named a Middleware as soon after an outage as ever.
-MIDDLEWARE_PATCH = "middleware-after-recovery"
-# In histories of before a list was answered only when the route had it.
-CONFLICT_PATCH = "answer-name-conflict"
-# In histories of before timeouts that a worker left out were not ordered again.
-TIMEOUTS_AGAIN_PATCH = "timeouts-again"
-# In histories of before a new service that selects nothing had its warning at once, and no condition said what the gateway answers.
-UNMATCHED_PATCH = "nothing-selected-yet"
-# In histories of before a route that others had deleted was ready until it was applied again.
-LOST_PATCH = "lost-route-is-told"
-# In histories of before a new service that selects nothing left the route of one of its name that was terminated.
-LEFT_PATCH = "remove-what-was-left"
+from workflows.model_service.state import (
+    ACCEPTED_WITHIN,
+    UNMATCHED_AFTER,
+    UNRESOLVED_AFTER,
+    ServiceState,
+)
 
 
 @workflow.defn(name="ModelService")
 class ModelServiceWorkflow(Entity[ServiceState]):
-    """Workflow id modelservice/<namespace>/<name>; ends when it is deleted and its route is gone."""
+    """Workflow id modelservice/<namespace>/<name>.
+
+    It ends when the service is deleted and its route is gone.
+    """
 
     kind = "ModelService"
 
@@ -64,8 +71,6 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         super().__init__(read_carried(arguments, ServiceState) or ServiceState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
         self.directory = endpoint_directory(self.namespace)
-        self.timeouts = TimeoutsAdmission(self.title, workflow.patched)
-        self.timeouts_again = NumberedPatch(TIMEOUTS_AGAIN_PATCH, workflow.patched)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -73,20 +78,26 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         del arguments
         await self.run_until_deleted()
 
-    # --- messages -----------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(ModelServiceSignals.GATEWAY_CHANGED)
     def gateway_changed(self, message: GatewayChanged) -> None:
-        """Store the state of the gateway, and whether the control cluster answers again."""
+        """Store the state of the gateway. Record a recovery of the control cluster."""
         before = self.state.gateway.known
         self.gateway.record(message)
         known = self.state.gateway.known
-        if before and known and before.connects and known.connected and known.connects != before.connects:
+        if (
+            before
+            and known
+            and before.connects
+            and known.connected
+            and known.connects != before.connects
+        ):
             self._note_recovery()
 
     @handles(ModelServiceSignals.ENDPOINTS_CHANGED)
     def endpoints_changed(self, message: ServiceEndpoints) -> None:
-        """Store which endpoints the entries select."""
+        """Store the endpoints that the entries select."""
         known = self.state.selected
         if message.uid != self.state.uid or (known and message.version < known.version):
             return
@@ -95,11 +106,18 @@ class ModelServiceWorkflow(Entity[ServiceState]):
 
     @handles(ModelServiceSignals.CONTROL_OBSERVED)
     def control_observed(self, message: ControlObserved) -> None:
-        """Store what the watch of the control cluster saw of the route."""
-        order = ObservationOrder(cluster="control", cluster_uid=message.gateway_uid, run=message.run, sequence=message.sequence)
+        """Store the route that the watch of the control cluster observed."""
+        order = ObservationOrder(
+            cluster="control",
+            cluster_uid=message.gateway_uid,
+            run=message.run,
+            sequence=message.sequence,
+        )
         if message.owner_uid != self.state.uid or message.route is None:
             return
-        if not self.state.observed_version.accepts(order, self.state.gateway.version.uid):
+        if not self.state.observed_version.accepts(
+            order, self.state.gateway.version.uid
+        ):
             return
         self.state.observed_version = self.state.observed_version.advanced(order)
         self.state.observed = message.route
@@ -114,22 +132,18 @@ class ModelServiceWorkflow(Entity[ServiceState]):
 
     @workflow.query
     def service_report(self) -> dict[str, Any] | None:
-        """Give what this service reports to the directory of its namespace."""
+        """Return the report of this service to the directory of its namespace."""
         return self.report().wire() if self.state.report_sequence else None
 
-    # --- hooks of the entity ------------------------------------------------------------------------------------------------------
-
-    def check_signaled(self, document: dict[str, Any]) -> None:
-        """Refuse timeouts where a worker of before has refused them."""
-        self.timeouts.check(document)
+    # Hooks of the entity
 
     def receivers(self) -> list[str]:
-        """Name the directory and the gateway, where they know of this service."""
+        """Return the directory and the gateway, if they know this service."""
         directory = [self.directory.workflow_id] if self.state.report_digest else []
         return [*directory, *self.gateway.registered_at()]
 
     def on_receivers_lost(self, workflow_ids: list[str]) -> None:
-        """Report again to those that were started anew."""
+        """Report again to restarted receivers."""
         if self.directory.workflow_id in workflow_ids:
             self.state.report_digest = ""
         self.gateway.register_again(workflow_ids)
@@ -140,28 +154,29 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if self.state.middleware_retry_at:
             self.state.middleware_attempts = 0
             self.state.middleware_retry_at = self.context.moment().isoformat()
-        if self.state.timeouts_retry_at:
-            self.state.timeouts_attempts = 0
-            self.state.timeouts_retry_at = self.context.moment().isoformat()
         self.gateway.retry()
 
     def status(self) -> dict[str, Any]:
-        """Show address, route, entries and routed endpoints."""
+        """Return address, route, entries and routed endpoints."""
         return decisions.status_of(self.state, self.namespace, self.name)
 
     def details(self) -> list[str]:
-        """List the entries and what is routed in the Temporal UI."""
+        """Return a table of the entries for the Temporal UI."""
         shown = self.status()
-        lines = ["| entry | weight | matched | ready | routed |", "|---|---|---|---|---|"]
-        lines += [
-            f"| {each['name']} | {each['weight']} | {each['matched']} | {each['ready']} | {each['routed']} |" for each in shown["entries"]
+        lines = [
+            "| entry | weight | matched | ready | routed |",
+            "|---|---|---|---|---|",
         ]
+        columns = ("name", "weight", "matched", "ready", "routed")
+        for entry in shown["entries"]:
+            cells = " | ".join(str(entry[column]) for column in columns)
+            lines.append(f"| {cells} |")
         return lines if shown["entries"] else []
 
-    # --- one pass -----------------------------------------------------------------------------------------------------------------
+    # One pass
 
     async def reconcile(self) -> bool:
-        """Report what is selected, bring the route to it, answer the directory, show what is."""
+        """Report the selection, update the route, answer, and set conditions."""
         if self.state.deleting:
             return await self.tear_down()
         if self.state.spec is None:
@@ -174,7 +189,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         return False
 
     def report(self) -> ServiceReport:
-        """Give what the directory must know."""
+        """Return the report for the directory."""
         return ServiceReport(
             name=self.name,
             uid=self.state.uid,
@@ -186,23 +201,32 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         )
 
     async def report_changes(self) -> None:
-        """Report to the directory what the entries select, if that is new."""
-        digest = report_digest([entry.wire() for entry in decisions.selections(self.state)])
+        """Report a changed selection to the directory."""
+        digest = report_digest(
+            [entry.wire() for entry in decisions.selections(self.state)]
+        )
         if digest == self.state.report_digest:
             return
         self.state.report_digest = digest
         self.state.report_sequence = self.context.next_registration()
-        await self.context.signal_recorded(self.directory, EndpointDirectorySignals.REPORT_SERVICE, self.report())
+        await self.context.signal_recorded(
+            self.directory, EndpointDirectorySignals.REPORT_SERVICE, self.report()
+        )
 
-    # --- the route ----------------------------------------------------------------------------------------------------------------
+    # Route
 
     async def bring_route(self) -> None:
-        """Apply or remove the route, if another one is wanted, or the one that is there was changed."""
+        """Apply or remove the route if the wanted or the observed route has changed."""
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         if wanted is None:
             return
-        is_due = partial(self._drift_is_due, wanted), self._middleware_is_due, partial(self._timeouts_are_due, wanted)
-        if wanted.digest == self.state.applied_digest and not any(due() for due in is_due):
+        is_due = (
+            partial(self._drift_is_due, wanted),
+            self._middleware_is_due,
+        )
+        if wanted.digest == self.state.applied_digest and not any(
+            due() for due in is_due
+        ):
             self.state.failure, self.state.retry_at = NO_FAILURE, ""
             return
         if self._waits(wanted):
@@ -216,26 +240,30 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             return
         behind = bool(self.state.applied_at) and not decisions.is_taken_over(self.state)
         self.state.applied, self.state.applied_digest = applied, wanted.digest
-        # A gateway that is behind has its time once, however often the route changes meanwhile.
+        # While the gateway has not accepted the previous change, keep the start of its
+        # wait. Otherwise frequent changes would extend the wait without limit.
         if not behind:
             self.state.applied_at = self.context.moment().isoformat()
         self.state.failure, self.state.retry_at, self.state.attempts = NO_FAILURE, "", 0
-        self.state.drift_since = self.state.timeouts_retry_at = ""
+        self.state.drift_since = ""
         self.context.mark_changed()
 
-    async def _carry_out(self, wanted: WantedRoute) -> AppliedRoute | None:
-        if wanted.route is None:
-            await self._remove_route()
-            return None
+    async def _carry_out(self, wanted: WantedRoute) -> AppliedRoute:
         self.state.route_started = True
-        order = wanted.route.model_copy(update={"middleware_left": True}) if self.state.middleware_started else wanted.route
+        order = (
+            wanted.route.model_copy(update={"middleware_left": True})
+            if self.state.middleware_started
+            else wanted.route
+        )
         self.state.middleware_started |= order.retries is not None
         if order.retries and self._gateway_recovers():
             order = order.model_copy(update={"gateway_recovers": True})
         endpoints = sum(len(entry.endpoints) for entry in wanted.route.entries)
         summary = f"route {self.namespace}/{self.name} to {endpoints} endpoints"
         applied = await workflow.execute_activity_method(
-            RoutingActivities.apply_service_route, order, **activity_options.on_cluster(activity_options.APPLY, summary)
+            RoutingActivities.apply_service_route,
+            order,
+            **activity_options.on_cluster(activity_options.APPLY, summary),
         )
         if self.state.failure.is_unreachable:
             self._note_recovery()
@@ -243,18 +271,22 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         return applied
 
     def _note_recovery(self) -> None:
-        self.state.gateway_recovers_at = (self.context.moment() + GATEWAY_RECOVERS).isoformat()
+        self.state.gateway_recovers_at = (
+            self.context.moment() + GATEWAY_RECOVERS
+        ).isoformat()
 
     def _gateway_recovers(self) -> bool:
-        """Tell whether the gateway may watch Middlewares only in a while: the control cluster did not answer a moment ago."""
+        """Return whether the gateway may be slow to watch Middlewares again.
+
+        This is the case soon after an outage of the control cluster.
+        """
         recovers_at = self.state.gateway_recovers_at
-        recovers = self.state.failure.is_unreachable or (bool(recovers_at) and self.context.is_future(recovers_at))
-        return recovers and workflow.patched(MIDDLEWARE_PATCH)
+        return self.state.failure.is_unreachable or (
+            bool(recovers_at) and self.context.is_future(recovers_at)
+        )
 
     async def _remove_route(self) -> None:
-        # A service of this name whose workflow was terminated may have left a route, which its first apply would take over.
-        may_be_left = not self.state.applied_digest and not self.state.deleting and workflow.patched(LEFT_PATCH)
-        if not self.state.route_started and not may_be_left:
+        if not self.state.route_started:
             return
         await workflow.execute_activity_method(
             RoutingActivities.remove_service_route,
@@ -263,15 +295,20 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                 name=self.name,
                 uid=self.state.uid,
                 middleware_left=self.state.middleware_started or None,
-                taken_over=may_be_left or None,
             ),
-            **activity_options.on_cluster(activity_options.APPLY, f"remove the route of {self.namespace}/{self.name}"),
+            **activity_options.on_cluster(
+                activity_options.APPLY,
+                f"remove the route of {self.namespace}/{self.name}",
+            ),
         )
         self.state.route_started = self.state.middleware_started = False
         self.state.middleware_retry_at = ""
 
     def _follow_middleware(self, order: ApplyRoute, applied: AppliedRoute) -> None:
-        """Record what became of the Middleware, and when one that could not be applied is tried again."""
+        """Record the result for the Middleware.
+
+        Schedule the next attempt if it failed.
+        """
         state = self.state
         state.middleware_started = order.retries is not None
         if order.retries is None or applied.middleware:
@@ -287,54 +324,55 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.requeue_after(pause)
 
     def _middleware_is_due(self) -> bool:
-        """Tell whether a Middleware that could not be applied is tried again."""
+        """Return whether a failed Middleware is to be applied again."""
         due = self.state.middleware_retry_at
         if due and self.context.is_future(due):
             self.context.requeue_at(datetime.fromisoformat(due))
             return False
         return bool(due)
 
-    def _timeouts_are_due(self, wanted: WantedRoute) -> bool:
-        """Tell whether timeouts are ordered again that the route does not have: a worker which knows none of them left them out."""
-        state = self.state
-        if wanted.route is None or state.applied is None or state.applied.timeouts == wanted.route.timeouts:
-            state.timeouts_retry_at, state.timeouts_attempts = "", 0
-            return False
-        if not self.timeouts_again.is_on():
-            return False
-        if not state.timeouts_retry_at:
-            state.timeouts_retry_at = (self.context.moment() + backoff.renderer(state.timeouts_attempts)).isoformat()
-            state.timeouts_attempts += 1
-        if self.context.is_future(state.timeouts_retry_at):
-            self.context.requeue_at(datetime.fromisoformat(state.timeouts_retry_at))
-            return False
-        return True
-
     def _waits(self, wanted: WantedRoute) -> bool:
-        """Tell whether the next attempt at this route is only made at `retry_at`."""
+        """Return whether the next attempt at this route waits until `retry_at`."""
         state = self.state
-        return wanted.digest == state.attempted_digest and bool(state.retry_at) and self.context.is_future(state.retry_at)
+        return (
+            wanted.digest == state.attempted_digest
+            and bool(state.retry_at)
+            and self.context.is_future(state.retry_at)
+        )
 
     def _drift_is_due(self, wanted: WantedRoute) -> bool:
-        """Tell whether the route differs from what was applied for so long that it is applied again."""
+        """Return whether the route has drifted long enough to be applied again."""
         if not decisions.drifted(self.state):
             self.state.drift_since = ""
             return False
         now = self.context.moment()
         if not self.state.drift_since:
             self.state.drift_since = now.isoformat()
-            if workflow.patched(REPAIRS_PATCH):
-                self.state.drift_repairs = backoff.recent_repairs(self.state.drift_repairs, self.state.drift_repaired_at, now)
-        due = datetime.fromisoformat(self.state.drift_since) + backoff.repair(self.state.drift_repairs)
+            self.state.drift_repairs = backoff.recent_repairs(
+                self.state.drift_repairs, self.state.drift_repaired_at, now
+            )
+        due = datetime.fromisoformat(self.state.drift_since) + backoff.repair(
+            self.state.drift_repairs
+        )
         if due > now:
             self.context.requeue_at(due)
             return False
-        # Each event is followed by a pass: with one in every pass that is to wait, the passes of a workflow task would never end.
-        if self._waits(wanted) and (backoff.is_longest_repair(self.state.drift_repairs) or workflow.patched(ATTEMPTS_PATCH)):
+        # Recording an event queues another pass. If every waiting pass recorded one,
+        # the passes of a workflow task would never end.
+        if self._waits(wanted):
             return True
-        self.state.drift_repairs, self.state.drift_repaired_at = min(self.state.drift_repairs + 1, 16), now.isoformat()
-        drifted = "Middleware" if decisions.middleware_drifted(self.state) else "HTTPRoute"
-        self.context.record_event("Warning", "DriftDetected", f"the {drifted} was changed or deleted by others; it is applied again")
+        self.state.drift_repairs, self.state.drift_repaired_at = (
+            min(self.state.drift_repairs + 1, 16),
+            now.isoformat(),
+        )
+        drifted = (
+            "Middleware" if decisions.middleware_drifted(self.state) else "HTTPRoute"
+        )
+        self.context.record_event(
+            "Warning",
+            "DriftDetected",
+            f"another client changed or deleted the {drifted}; it is applied again",
+        )
         return True
 
     def _record_failure(self, failure: Failure) -> None:
@@ -346,10 +384,12 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.requeue_after(pause)
 
     async def answer(self) -> None:
-        """Tell the directory which endpoints the route has, once that is so for its newest list and the gateway has taken it over.
+        """Report the routed endpoints, once the route has the directory's newest list.
 
-        A route that cannot come to have them, because its name is taken, has what it had before: others need not wait for it. When it has
-        come to have them after all, the same list is answered once more, or what it no longer has would be held until the next one.
+        The gateway must have accepted the route. If the name of the route is taken, the
+        route cannot change, and other objects need not wait for it. If the route
+        changes later after all, the same list is answered again. Otherwise endpoints
+        that are no longer in it would be held until the next list.
         """
         found = self.state.selected
         if found is None:
@@ -359,47 +399,70 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             return
         wanted = decisions.wanted_route(self.state, self.namespace, self.name)
         is_applied = wanted is not None and wanted.digest == self.state.applied_digest
-        if not is_applied and self.state.route_started and (is_answered or not self._name_is_taken()):
+        if (
+            not is_applied
+            and self.state.route_started
+            and (is_answered or not self._name_is_taken())
+        ):
             return
         if is_applied and self._gateway_is_behind():
             return
         self.state.answered = found.version
         self.state.answered_unapplied = not is_applied and self.state.route_started
-        answer = Routed(service=self.name, uid=self.state.uid, version=found.version, endpoints=decisions.routed_names(self.state))
-        await self.context.signal_recorded(self.directory, EndpointDirectorySignals.ROUTED, answer)
+        answer = Routed(
+            service=self.name,
+            uid=self.state.uid,
+            version=found.version,
+            endpoints=decisions.routed_names(self.state),
+        )
+        await self.context.signal_recorded(
+            self.directory, EndpointDirectorySignals.ROUTED, answer
+        )
 
     def _name_is_taken(self) -> bool:
-        """Tell whether the object of another owner has the name of the route, so that this has no endpoint which it did not have before."""
-        return self.state.failure.type == NameConflict.__name__ and workflow.patched(CONFLICT_PATCH)
+        """Return whether an object of another owner has the name of the route.
+
+        Then the route has no endpoint that it did not have before.
+        """
+        return self.state.failure.type == NameConflict.__name__
 
     def _gateway_is_behind(self) -> bool:
-        """Tell whether the gateway may still send requests by an earlier route; the next pass is when it says so, or has had its time."""
+        """Return whether the gateway may still send requests by an earlier route.
+
+        If so, requeue for the end of the gateway's wait.
+        """
         applied_at = self.state.applied_at
         if not applied_at or decisions.is_taken_over(self.state):
             return False
         due = datetime.fromisoformat(applied_at) + ACCEPTED_WITHIN
-        if due <= self.context.moment() or not workflow.patched(ACCEPTED_PATCH):
+        if due <= self.context.moment():
             return False
         self.context.requeue_at(due)
         return True
 
-    # --- conditions ---------------------------------------------------------------------------------------------------------------
+    # Conditions
 
     def conclude(self) -> None:
-        """Write what follows from the state into conditions and events."""
+        """Set the conditions from the state, and record events."""
         state, now = self.state, self.context.moment()
         self._follow_resolution(now)
         resolved = decisions.endpoints_resolved(state)
-        is_patched = resolved.reason == decisions.NO_ENDPOINTS and workflow.patched(UNMATCHED_PATCH)
         lost_at = decisions.lost_at(state)
-        says_lost = lost_at is not None and workflow.patched(LOST_PATCH)
-        if lost_at and says_lost and lost_at > now:
+        if lost_at and lost_at > now:
             self.context.requeue_at(lost_at)
-        routing = decisions.routing_ready(state, now, says_404=is_patched, says_lost=says_lost)
-        self._follow_selection(resolved, now, may_wait=is_patched)
+        routing = decisions.routing_ready(state, now)
+        self._follow_selection(resolved, now)
         known = condition_of(state.conditions, "RoutingReady")
-        if routing.status == TRUE and routing.message and (known is None or known.message != routing.message):
-            self.context.record_event("Warning", "EndpointsTruncated", f"{routing.message}: an HTTPRoute has at most 16 backends")
+        if (
+            routing.status == TRUE
+            and routing.message
+            and (known is None or known.message != routing.message)
+        ):
+            self.context.record_event(
+                "Warning",
+                "EndpointsTruncated",
+                f"{routing.message}: an HTTPRoute has at most 16 backends",
+            )
         self.context.set_condition("EndpointsResolved", *resolved)
         self.context.set_condition("RoutingReady", *routing)
         self.context.set_condition("Ready", *routing)
@@ -408,23 +471,32 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         state.observed_generation = state.generation
 
     def _conclude_optional(self, kind: str, verdict: Verdict | None) -> None:
-        """Show what became of something that a spec may ask for. Where it does not, there is no such condition."""
+        """Set a condition for an optional part of the spec, or remove it."""
         before = condition_of(self.state.conditions, kind)
         if verdict is None:
             self.context.remove_condition(kind)
             return
-        if verdict.status == FALSE and (before is None or before.message != verdict.message):
+        if verdict.status == FALSE and (
+            before is None or before.message != verdict.message
+        ):
             self.context.record_event("Warning", verdict.reason, verdict.message)
         self.context.set_condition(kind, *verdict)
 
-    def _follow_selection(self, resolved: Verdict, now: datetime, *, may_wait: bool) -> None:
-        """Warn of a service that selects nothing: at once if it did before, and of a new one when it has had its time."""
-        state, before = self.state, condition_of(self.state.conditions, "EndpointsResolved")
+    def _follow_selection(self, resolved: Verdict, now: datetime) -> None:
+        """Warn of a service that selects nothing.
+
+        The warning comes at once if it selected endpoints before, and after a delay if
+        it is new.
+        """
+        state, before = (
+            self.state,
+            condition_of(self.state.conditions, "EndpointsResolved"),
+        )
         since, state.unmatched_since = state.unmatched_since, ""
         if resolved.reason != decisions.NO_ENDPOINTS:
             return
         is_new = before is None or before.reason == decisions.RESOLVING
-        if may_wait and (is_new or since):
+        if is_new or since:
             since = since or now.isoformat()
             due = datetime.fromisoformat(since) + UNMATCHED_AFTER
             if due > now:
@@ -436,7 +508,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.record_event("Warning", resolved.reason, resolved.message)
 
     def _follow_resolution(self, now: datetime) -> None:
-        """Remember since when the gateway cannot resolve a backend, and look again when that counts."""
+        """Record since when the gateway cannot resolve a backend.
+
+        Requeue for the time when this becomes a problem.
+        """
         seen = self.state.observed
         if seen is None or not seen.present or seen.resolved or not seen.accepted:
             self.state.unresolved_since = ""
@@ -446,28 +521,50 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if due > now:
             self.context.requeue_at(due)
 
-    # --- teardown -----------------------------------------------------------------------------------------------------------------
+    # Teardown
 
     async def tear_down(self) -> bool:
-        """Remove the route, then report that to directory and gateway. True when it is gone."""
+        """Remove the route, then report to directory and gateway.
+
+        Return True when the service is gone.
+        """
         for kind in ("RoutingReady", "Ready"):
             self.context.set_condition(kind, FALSE, "Deleting")
         if self.state.route_started and not await self._route_is_removed():
             return False
         if self.state.report_sequence:
             gone = self.report().model_copy(
-                update={"sequence": self.context.next_registration(), "entries": [], "routed": [], "gone": True}
+                update={
+                    "sequence": self.context.next_registration(),
+                    "entries": [],
+                    "routed": [],
+                    "gone": True,
+                }
             )
-            await self.context.signal_recorded(self.directory, EndpointDirectorySignals.REPORT_SERVICE, gone)
+            await self.context.signal_recorded(
+                self.directory, EndpointDirectorySignals.REPORT_SERVICE, gone
+            )
         await self.gateway.leave()
         return True
 
     async def _route_is_removed(self) -> bool:
-        """Remove the route; False while that does not succeed. A forced teardown lists it as left behind."""
-        if self.state.retry_at and self.context.is_future(self.state.retry_at) and not self.state.forced:
+        """Remove the route; return False while this fails.
+
+        A forced teardown lists it as left behind.
+        """
+        if (
+            self.state.retry_at
+            and self.context.is_future(self.state.retry_at)
+            and not self.state.forced
+        ):
             self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
             return False
-        self.context.set_condition("Deleting", FALSE, "InProgress", "the HTTPRoute on the control cluster is being removed")
+        self.context.set_condition(
+            "Deleting",
+            FALSE,
+            "InProgress",
+            "the HTTPRoute on the control cluster is being removed",
+        )
         self.context.publish()
         try:
             await self._remove_route()
@@ -481,13 +578,24 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                     location="control cluster",
                     reason=f"the teardown was forced; {failure.type}",
                 )
-                left = [route, *([route.model_copy(update={"kind": "Middleware"})] if self.state.middleware_started else [])]
+                left = [route]
+                if self.state.middleware_started:
+                    left.append(route.model_copy(update={"kind": "Middleware"}))
                 self.state.add_left_behind(left)
                 kinds = " and ".join(each.kind for each in left)
-                self.context.record_event("Warning", "LeftBehind", f"{kinds} {route.namespace}/{route.name} may remain")
+                self.context.record_event(
+                    "Warning",
+                    "LeftBehind",
+                    f"{kinds} {route.namespace}/{route.name} may remain",
+                )
                 return True
             self._record_failure(failure)
             reason = "ClusterUnreachable" if failure.is_unreachable else "InProgress"
-            self.context.set_condition("Deleting", FALSE, reason, f"the HTTPRoute remains: {failure.type}: {failure.message}")
+            self.context.set_condition(
+                "Deleting",
+                FALSE,
+                reason,
+                f"the HTTPRoute remains: {failure.type}: {failure.message}",
+            )
             return False
         return True

@@ -1,5 +1,5 @@
-"""StackUpgrades: which InferenceClusters upgrade their serving stacks now, and which wait for that.
+"""StackUpgrades: the turns of InferenceClusters to upgrade their serving stacks.
 
-`turns` decides, pure; `workflow` takes requests, sends answers and waits for the end of leases. What a cluster does with its turn is in
-`workflows/inference_cluster/stack/`.
+`turns` is pure and decides. `workflow` receives requests, sends answers and waits for
+the end of leases. `workflows/inference_cluster/stack/` has the upgrade itself.
 """

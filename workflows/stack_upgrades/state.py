@@ -1,17 +1,21 @@
-"""What StackUpgrades carries from run to run."""
+"""The state that StackUpgrades carries from run to run."""
 
 from pydantic import Field
 
 from api_types.base import Message
-from api_types.messages.versions import Version
+from api_types.messages.versions import MessageVersion
 from api_types.payloads.packing import Compact
 from api_types.resources.status import EventRecord
 
 
-class Request(Message):
-    """A turn that a cluster wants. `since`: when it got it, or last made progress; empty while it waits.
+class TurnRequest(Message):
+    """A cluster's request for a turn.
 
-    `progress`: how far it was then. `told`: what it was told last.
+    Attributes:
+        since: the time of the turn or of the last progress; empty while the cluster waits.
+        progress: the progress at that time.
+        told: the digest of the last answer.
+
     """
 
     uid: str
@@ -23,15 +27,19 @@ class Request(Message):
 
 
 class UpgradesState(Message):
-    """The requests by cluster, in the order of their turns; `known` has the newest message of each cluster.
+    """The requests by cluster, in the order of their turns.
 
-    `surveyed`: it is known which clusters have a turn of an earlier StackUpgrades, whose state was lost.
-    `time`: of the end of the last run (`SteadyTime`).
+    Attributes:
+        surveyed: whether the turns of an earlier StackUpgrades, whose state was lost,
+            are known.
+        known: the newest message of each cluster.
+        time: the time at the end of the last run (see `SteadyTime`).
+
     """
 
     surveyed: bool = False
-    requests: Compact[dict[str, Request]] = Field(default_factory=dict)
-    known: Compact[dict[str, Version]] = Field(default_factory=dict)
+    requests: Compact[dict[str, TurnRequest]] = Field(default_factory=dict)
+    known: Compact[dict[str, MessageVersion]] = Field(default_factory=dict)
     last_number: int = 0
     events: list[EventRecord] = Field(default_factory=list)
     time: str = ""

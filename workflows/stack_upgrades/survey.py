@@ -1,6 +1,7 @@
-"""What a StackUpgrades that starts without state asks the clusters: which of them upgrade, and which wait for that.
+"""The survey of clusters by a StackUpgrades that starts without state.
 
-It may be the first one, or one whose state was lost. A turn that it gave before it knew who upgrades would be one too many.
+Either this is the first StackUpgrades, or its state was lost. If it granted a turn
+before it knew which clusters upgrade, too many clusters would upgrade at once.
 """
 
 from datetime import timedelta
@@ -15,35 +16,44 @@ from api_types.messages.upgrades import UpgradeRequest
 from workflows.entity.arguments import UnusableMessage
 from workflows.entity.calls.querying import query_each, query_pages
 from workflows.entity.timers.steady_time import SteadyTime
-from workflows.stack_upgrades.turns import Turns
+from workflows.stack_upgrades.turns import UpgradeTurns
 
-# A query that a cluster answers with what it would ask; None if that is nothing.
+# A cluster answers this query with its request, or with None.
 UPGRADE_QUERY = "upgrade_request"
 _SUMMARY = "read which clusters upgrade their stacks"
-# Clusters without a worker do not answer. After ten minutes turns are given all the same: one of them must not stop all others for ever.
-_PAUSES = tuple(timedelta(seconds=seconds) for seconds in (2, 5, 10, 20, 40, 80, 160, 300))
+# Clusters without a worker do not answer. After ten minutes turns are granted anyway,
+# because one silent cluster must not block all others.
+_PAUSES = tuple(
+    timedelta(seconds=seconds) for seconds in (2, 5, 10, 20, 40, 80, 160, 300)
+)
 
 
-async def survey(turns: Turns, time: SteadyTime) -> None:
-    """Note the requests of all clusters."""
+async def survey(turns: UpgradeTurns, time: SteadyTime) -> None:
+    """Record the requests of all clusters."""
     unresponsive: list[str] = []
-    async for page in query_pages(Survey(kinds=[InferenceClusterSignals.kind], query=UPGRADE_QUERY), _SUMMARY):
+    async for page in query_pages(
+        Survey(kinds=[InferenceClusterSignals.kind], query=UPGRADE_QUERY), _SUMMARY
+    ):
         unresponsive += page.unresponsive
         _note(turns, page.answers, time)
     for pause in _PAUSES:
         if not unresponsive:
             return
-        await workflow.sleep(pause, summary=f"wait for {len(unresponsive)} that did not answer")
+        await workflow.sleep(
+            pause, summary=f"wait for {len(unresponsive)} silent clusters"
+        )
         result = await query_each(unresponsive, UPGRADE_QUERY, _SUMMARY)
         unresponsive = sorted(result.unresponsive)
         _note(turns, result.answers, time)
 
 
-def _note(turns: Turns, answers: dict[str, Any], time: SteadyTime) -> None:
+def _note(turns: UpgradeTurns, answers: dict[str, Any], time: SteadyTime) -> None:
     for workflow_id in sorted(answers):
         if answers[workflow_id] is None:
             continue
         try:
-            turns.request(UpgradeRequest.model_validate(answers[workflow_id]), time.now())
+            turns.request(
+                UpgradeRequest.model_validate(answers[workflow_id]), time.now()
+            )
         except (ValidationError, UnusableMessage):
-            workflow.logger.exception("what a cluster wants could not be read")
+            workflow.logger.exception("the request of a cluster could not be read")

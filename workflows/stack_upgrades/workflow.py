@@ -1,6 +1,7 @@
-"""StackUpgrades: gives InferenceClusters their turns to upgrade their serving stacks.
+"""StackUpgrades: grants InferenceClusters turns to upgrade their serving stacks.
 
-There is one. It is started by the first cluster that wants a turn and runs for ever. While nobody waits it does nothing.
+There is only one such workflow. The first cluster that requests a turn starts it, and
+it never ends. It is idle while no cluster waits.
 """
 
 from collections import Counter
@@ -19,7 +20,13 @@ from api_types.names import STACK_UPGRADES_ID
 from workflows.entity.calls.delivery import undelivered
 from workflows.entity.calls.refusals import NEXT_CALL
 from workflows.entity.calls.sending import LOCAL_CALLS_MAX, send_all
-from workflows.entity.conditions import CANCEL_REFUSED, MALFORMED, RECEIVER_REFUSES, REFUSALS_KEPT, with_event
+from workflows.entity.conditions import (
+    CANCEL_REFUSED,
+    MALFORMED,
+    RECEIVER_REFUSES,
+    REFUSALS_KEPT,
+    with_event,
+)
 from workflows.entity.handles import handles
 from workflows.entity.memo import memo_to_carry
 from workflows.entity.start import check_only_id, read_carried
@@ -27,7 +34,7 @@ from workflows.entity.timers.requeue_timer import RequeueTimer
 from workflows.entity.timers.steady_time import SteadyTime
 from workflows.stack_upgrades.state import UpgradesState
 from workflows.stack_upgrades.survey import survey
-from workflows.stack_upgrades.turns import Turns
+from workflows.stack_upgrades.turns import UpgradeTurns
 
 NAMES_SHOWN = 100
 
@@ -43,7 +50,11 @@ class StackUpgradesWorkflow:
         check_only_id(self.kind, STACK_UPGRADES_ID)
         self.state = read_carried(arguments, UpgradesState) or UpgradesState()
         self.events = list(self.state.events)
-        self.turns = Turns(self.state, self._next_number, lambda reason, message: self._record("Normal", reason, message))
+        self.turns = UpgradeTurns(
+            self.state,
+            self._next_number,
+            lambda reason, message: self._record("Normal", reason, message),
+        )
         self.arrivals: Counter[str] = Counter()
         self.queued = True
         self._time = SteadyTime(self.state.time)
@@ -51,7 +62,7 @@ class StackUpgradesWorkflow:
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
-        """Give turns, for ever."""
+        """Grant turns until this run continues as new."""
         del arguments
         if not self.state.surveyed:
             await survey(self.turns, self._time)
@@ -65,23 +76,28 @@ class StackUpgradesWorkflow:
             self._publish()
         self._timer.cancel()
         await workflow.wait_condition(workflow.all_handlers_finished)
-        state = self.turns.carried(self.state).model_copy(update={"events": self.events, "time": self._time.now().isoformat()})
+        state = self.turns.carried(self.state).model_copy(
+            update={"events": self.events, "time": self._time.now().isoformat()}
+        )
         workflow.continue_as_new(state, memo=memo_to_carry())
 
     async def _send_answers(self) -> None:
         if answers := self.turns.answers():
             asked = {cluster: self.turns.requests[cluster].uid for cluster in answers}
-            summary = f"tell {len(answers)} clusters who upgrades"
-            missing = await send_all(list(answers.values()), summary, local=len(answers) <= LOCAL_CALLS_MAX)
-            for cluster in [cluster for cluster, answer in answers.items() if answer.workflow_id in missing]:
-                self.turns.drop(cluster, uid=asked[cluster])
-                self._requeue()
+            summary = f"report the turns to {len(answers)} clusters"
+            missing = await send_all(
+                list(answers.values()), summary, local=len(answers) <= LOCAL_CALLS_MAX
+            )
+            for cluster, answer in answers.items():
+                if answer.workflow_id in missing:
+                    self.turns.drop(cluster, uid=asked[cluster])
+                    self._requeue()
 
-    # --- messages -------------------------------------------------------------------------------------------------------------------
+    # Messages
 
     @handles(StackUpgradesSignals.REQUEST_UPGRADE)
     def request_upgrade(self, message: UpgradeRequest) -> None:
-        """A cluster wants to upgrade its stack, makes progress with that, or wants it no more."""
+        """Record that a cluster requests a turn, makes progress, or is done."""
         self.turns.request(message, self._time.now())
         self._requeue()
 
@@ -89,50 +105,65 @@ class StackUpgradesWorkflow:
     def cancel_requested(self, message: CancelRequested) -> None:
         """Refuse the cancellation: clusters would wait for turns."""
         reason = f" ({message.reason})" if message.reason else ""
-        self._record("Warning", CANCEL_REFUSED, f"the workflow was to be cancelled{reason}, which is ignored: clusters need it to upgrade")
+        self._record(
+            "Warning",
+            CANCEL_REFUSED,
+            f"a request to cancel the workflow{reason} was ignored: "
+            "clusters need it to upgrade",
+        )
 
     @handles(StackUpgradesSignals.DELIVERY)
     def delivery(self, message: Delivery) -> None:
-        """Record that another workflow takes no signals of this one."""
+        """Record that another workflow refuses the signals of this one."""
         if message.problem:
             self._record("Warning", RECEIVER_REFUSES, undelivered(message))
 
     def refuse_malformed(self, message: type[Message], problems: str) -> None:
         """Record a signal whose argument could not be read."""
-        self._record("Warning", MALFORMED, f"a {message.__name__} message was ignored: {problems}")
+        self._record(
+            "Warning",
+            MALFORMED,
+            f"a {message.__name__} message was ignored: {problems}",
+        )
 
     def call_refused(self, summary: str, problem: str) -> None:
-        """Record that a call is refused, and is made again."""
+        """Record that a call was refused and is retried."""
         self._record("Warning", "CallRefused", f"{summary}: {problem}")
 
     def call_accepted(self, summary: str) -> None:
-        """Nothing: what was refused is an event, and those stay."""
+        """Do nothing: the event of a refused call stays."""
 
     async def before_next_call(self, delay: timedelta) -> None:
-        """Wait for so long."""
         await workflow.sleep(delay, summary=NEXT_CALL)
 
-    # --- queries --------------------------------------------------------------------------------------------------------------------
+    # Queries
 
     @workflow.query
     def describe(self) -> dict[str, Any]:
-        """Give the clusters that upgrade and those that wait, the first of each, and the events."""
+        """Return the first upgrading and waiting clusters, and the events."""
         return {
             "kind": self.kind,
             "metadata": {"name": "default"},
             "status": {
                 "upgrading": self.turns.holders[:NAMES_SHOWN],
                 "waiting": self.turns.waiting[:NAMES_SHOWN],
-                "events": [event.model_dump(mode="json", by_alias=True) for event in self.events],
+                "events": [
+                    event.model_dump(mode="json", by_alias=True)
+                    for event in self.events
+                ],
             },
         }
 
-    # --- showing --------------------------------------------------------------------------------------------------------------------
+    # Temporal UI
 
     def _publish(self) -> None:
         rows = (("upgrading", self.turns.holders), ("waiting", self.turns.waiting))
-        lines = [f"| {what} | {', '.join(names[:NAMES_SHOWN])} |" for what, names in rows]
-        workflow.set_current_details("\n".join(["**StackUpgrades**", "", "| | |", "|---|---|", *lines]))
+        lines = [
+            f"| {what} | {', '.join(names[:NAMES_SHOWN])} |" for what, names in rows
+        ]
+        workflow.set_current_details(
+            "\n".join(["**StackUpgrades**", "", "| | |", "|---|---|", *lines])
+        )
 
     def _requeue(self) -> None:
         self.queued = True

@@ -1,4 +1,7 @@
-"""How many lists of endpoints are sent in a burst of changes: pure, with a clock of its own."""
+"""The rate of endpoint lists during a burst of changes.
+
+These tests are pure and have their own clock.
+"""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -8,17 +11,18 @@ from temporalio import workflow
 
 from tests.workflows.environment.serverless import NOW, Serverless
 from workflows.endpoint_directory import workflow as directory_module
-from workflows.endpoint_directory.pace import BURST_PATCH, INTERVAL, LISTS_MAX, Pace
+from workflows.endpoint_directory.pace import INTERVAL, LISTS_MAX, ListPace
 from workflows.endpoint_directory.workflow import EndpointDirectoryWorkflow
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(milliseconds=20)
-INTERVAL_PATCH = "two-lists-a-second"
 
 
-def sent_in_a_flood(*patches: str, lists: int = 12) -> list[timedelta]:
-    """Give when lists are sent, from the first one on, while there is always one to send."""
-    pace, now, sent = Pace(lambda patch: patch in patches), START, list[timedelta]()
+def sent_in_a_flood(lists: int = 12) -> list[timedelta]:
+    """Return the times, since the first list, at which lists are sent while there is
+    always one to send.
+    """
+    pace, now, sent = ListPace(), START, list[timedelta]()
     while len(sent) < lists:
         if pace.wait(now) <= timedelta():
             pace.sent(now)
@@ -27,15 +31,19 @@ def sent_in_a_flood(*patches: str, lists: int = 12) -> list[timedelta]:
     return sent
 
 
-def test_a_few_changes_are_told_without_a_wait_and_many_two_in_a_second() -> None:
-    sent = sent_in_a_flood(BURST_PATCH)
+def test_a_few_lists_are_sent_at_once_and_many_at_two_per_second() -> None:
+    sent = sent_in_a_flood()
     assert sent[:LISTS_MAX] == [TICK * number for number in range(LISTS_MAX)]
-    assert {later - earlier for earlier, later in pairwise(sent[LISTS_MAX:])} == {INTERVAL}
-    assert sent[LISTS_MAX] == INTERVAL, "the first one after the burst waits no longer than the others"
+    assert {later - earlier for earlier, later in pairwise(sent[LISTS_MAX:])} == {
+        INTERVAL
+    }
+    assert sent[LISTS_MAX] == INTERVAL, (
+        "the first one after the burst waits no longer than the others"
+    )
 
 
-def test_a_burst_is_allowed_again_after_a_while() -> None:
-    pace = Pace(lambda _: True)
+def test_a_burst_is_allowed_again_after_a_pause() -> None:
+    pace = ListPace()
     for _ in range(LISTS_MAX):
         pace.sent(START)
     assert pace.wait(START) == INTERVAL
@@ -46,7 +54,10 @@ def test_a_burst_is_allowed_again_after_a_while() -> None:
 
 
 class Namespace:
-    """What a directory knows of its namespace: here a list to send, and an endpoint that is withdrawn while it waits."""
+    """The directory's state of a namespace.
+
+    A list to send, and an endpoint that is withdrawn meanwhile.
+    """
 
     dirty = True
 
@@ -63,12 +74,10 @@ class Namespace:
         return {}
 
 
-@pytest.mark.parametrize("patched", [True, False], ids=["now", "a history of before"])
-async def test_an_endpoint_that_is_withdrawn_while_a_list_waits_is_answered_before_it(
-    monkeypatch: pytest.MonkeyPatch, patched: bool
+async def test_a_withdrawal_is_answered_before_a_waiting_list(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Serverless(monkeypatch, "endpointdirectory/ml")
-    monkeypatch.setattr(workflow, "patched", lambda _: patched)
     directory, known = EndpointDirectoryWorkflow(), Namespace()
 
     async def sleep(*_: object, **__: object) -> None:
@@ -84,10 +93,4 @@ async def test_an_endpoint_that_is_withdrawn_while_a_list_waits_is_answered_befo
     for _ in range(LISTS_MAX):
         directory.pace.sent(NOW)
     await directory._send_lists()
-    assert known.done == (["answer", "lists"] if patched else ["lists"])
-
-
-@pytest.mark.parametrize(("patches", "milliseconds"), [((), 1000), ((INTERVAL_PATCH,), 500)])
-def test_histories_of_before_have_the_same_time_between_all_lists(patches: tuple[str, ...], milliseconds: int) -> None:
-    sent = sent_in_a_flood(*patches)
-    assert {later - earlier for earlier, later in pairwise(sent)} == {timedelta(milliseconds=milliseconds)}
+    assert known.done == ["answer", "lists"]

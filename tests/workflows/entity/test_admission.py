@@ -6,7 +6,11 @@ from workflows.entity.state import EntityState
 
 def test_a_request_id_is_accepted_once() -> None:
     state = EntityState()
-    assert [accept_request(state, "a"), accept_request(state, "b"), accept_request(state, "a")] == [True, True, False]
+    assert [
+        accept_request(state, "a"),
+        accept_request(state, "b"),
+        accept_request(state, "a"),
+    ] == [True, True, False]
     assert state.requests == ["a", "b"]
 
 

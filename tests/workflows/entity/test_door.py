@@ -1,8 +1,7 @@
 """The workflow of every kind applies the rules of manifests to signals and updates.
 
-It refuses an update before the history has it.
-
-The rules have tests of their own, as functions. These tests show that the handlers call them.
+It rejects an update before the update is in the history. The rules have unit tests of
+their own; these tests show that the handlers call them.
 """
 
 import re
@@ -12,7 +11,14 @@ from typing import Any
 import pytest
 
 from api_types.errors import Conflict, InvalidInput
-from api_types.messages.entities import Delete, Force, Replace, RetryNow, SetSpec, StartReplica
+from api_types.messages.entities import (
+    Delete,
+    Force,
+    Replace,
+    RetryNow,
+    SetSpec,
+    StartReplica,
+)
 from api_types.payloads.limits import MANIFEST_BYTES_MAX
 from tests.api_types import builders
 from tests.api_types.builders import merged
@@ -32,7 +38,10 @@ from workflows.model_service.workflow import ModelServiceWorkflow
 
 OBJECTS: dict[str, tuple[Callable[..., Entity[Any]], dict[str, Any]]] = {
     "inferenceclass/h200": (InferenceClassWorkflow, builders.a_class()),
-    "inferencecluster/eu-1": (InferenceClusterWorkflow, builders.a_cluster(source="EKS")),
+    "inferencecluster/eu-1": (
+        InferenceClusterWorkflow,
+        builders.a_cluster(source="EKS"),
+    ),
     "inferencegateway/default": (InferenceGatewayWorkflow, builders.a_gateway()),
     "modelcache/ml/weights": (ModelCacheWorkflow, builders.a_cache()),
     "modeldeployment/ml/qwen": (ModelDeploymentWorkflow, builders.a_deployment()),
@@ -45,29 +54,37 @@ FORBIDDEN: dict[str, tuple[dict[str, Any], str]] = {
         {"spec": {"cluster": {"eks": {"region": "us-west-2"}}}},
         (
             "InferenceCluster eu-1: spec.cluster.eks.region: "
-            "cannot change from us-east-2 to us-west-2; delete the InferenceCluster and create another"
+            "cannot change from us-east-2 to us-west-2; delete the InferenceCluster "
+            "and create another"
         ),
     ),
     "modelcache/ml/weights": (
         {"spec": {"huggingFace": {"repo": "acme/other"}}},
         (
             "ModelCache ml/weights: spec.huggingFace.repo: "
-            "cannot change from acme/model to acme/other once staged; create a ModelCache under a new name"
+            "cannot change from acme/model to acme/other once staged; create a "
+            "ModelCache under a new name"
         ),
     ),
     "modelreplica/ml/qwen-1": (
         {"spec": {"clusterName": "us-1"}},
-        "ModelReplica ml/qwen-1: spec.clusterName: cannot change from eu-1 to us-1; a replica never moves",
+        (
+            "ModelReplica ml/qwen-1: spec.clusterName: cannot change from eu-1 to us-1; "
+            "a replica never moves"
+        ),
     ),
 }
 NOTE = {"metadata": {"annotations": {"note": "changed"}}}
 LARGE = {"metadata": {"annotations": {"note": "x" * MANIFEST_BYTES_MAX}}}
-# Changes that every kind refuses, and a part of the reason.
+# Changes that every kind rejects, with a part of the reason.
 UNACCEPTABLE: dict[str, tuple[Any, str]] = {
-    "not an object": ("x", "must be an object with apiVersion, kind, metadata and spec"),
+    "not an object": (
+        "x",
+        "must be an object with apiVersion, kind, metadata and spec",
+    ),
     "another object": (
         {"metadata": {"name": "other"}},
-        "send it to the workflow of that id|must be named default",
+        "send it to the workflow with that id|must be named default",
     ),
     "another version": ({"apiVersion": "modelplane.ai/v9"}, "modelplane.ai/v9"),
     "an unknown field": ({"spec": {"colour": "blue"}}, "spec.colour: unknown field"),
@@ -96,10 +113,14 @@ class Told:
         return merged(self.document, change)
 
     def apply(self, document: Any, request_id: str = "") -> None:
-        self.workflow.set_spec(SetSpec(by="ann", manifest=document, request_id=request_id).wire())
+        self.workflow.set_spec(
+            SetSpec(by="ann", manifest=document, request_id=request_id).wire()
+        )
 
     def check(self, document: Any, version: str = "") -> None:
-        message = Replace(by="ann", request_id="r", resource_version=version, manifest=document)
+        message = Replace(
+            by="ann", request_id="r", resource_version=version, manifest=document
+        )
         self.workflow.check_replace(message.wire())
 
     def events(self) -> list[tuple[str, str]]:
@@ -123,7 +144,7 @@ def _state_of_a_replica() -> Any:
 
 
 @pytest.mark.parametrize("workflow_id", FORBIDDEN)
-def test_a_signal_cannot_change_what_may_not_change(
+def test_a_signal_cannot_change_an_immutable_field(
     monkeypatch: pytest.MonkeyPatch,
     workflow_id: str,
 ) -> None:
@@ -136,7 +157,7 @@ def test_a_signal_cannot_change_what_may_not_change(
 
 
 @pytest.mark.parametrize("workflow_id", FORBIDDEN)
-def test_an_update_cannot_change_what_may_not_change(
+def test_an_update_cannot_change_an_immutable_field(
     monkeypatch: pytest.MonkeyPatch,
     workflow_id: str,
 ) -> None:
@@ -169,7 +190,7 @@ def test_an_unacceptable_manifest_is_refused(
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_an_object_that_is_being_deleted_takes_no_manifest(
+def test_an_object_that_is_being_deleted_rejects_a_manifest(
     monkeypatch: pytest.MonkeyPatch,
     workflow_id: str,
 ) -> None:
@@ -178,12 +199,14 @@ def test_an_object_that_is_being_deleted_takes_no_manifest(
     told.apply(told.changed(NOTE))
     assert told.stored() == told.before
     assert told.events()[-2:] == [("Normal", "Deleting"), ("Warning", "BeingDeleted")]
-    with pytest.raises(Conflict, match="is being deleted; apply it again when it is gone"):
+    with pytest.raises(
+        Conflict, match="is being deleted; apply it again when it is gone"
+    ):
         told.check(told.changed(NOTE))
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_an_update_of_a_version_that_is_not_the_present_one_is_a_conflict(
+def test_an_update_of_an_old_version_is_a_conflict(
     monkeypatch: pytest.MonkeyPatch,
     workflow_id: str,
 ) -> None:
@@ -197,12 +220,16 @@ def test_an_update_of_a_version_that_is_not_the_present_one_is_a_conflict(
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_a_request_is_carried_out_once(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_a_request_is_executed_once(
+    monkeypatch: pytest.MonkeyPatch, workflow_id: str
+) -> None:
     told = Told(monkeypatch, workflow_id)
     told.apply(told.changed(NOTE), "a")
     told.apply(told.document)
     told.apply(told.changed(NOTE), "a")
-    assert told.workflow.state.annotations == told.document["metadata"].get("annotations", {})
+    assert told.workflow.state.annotations == told.document["metadata"].get(
+        "annotations", {}
+    )
     told.workflow.delete(Delete(request_id="a").wire())
     assert not told.workflow.state.deleting
     told.workflow.delete(Delete().wire())
@@ -216,7 +243,7 @@ def test_a_request_is_carried_out_once(monkeypatch: pytest.MonkeyPatch, workflow
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_a_deletion_of_an_earlier_object_of_the_name_is_ignored(
+def test_a_deletion_of_an_earlier_object_with_the_name_is_ignored(
     monkeypatch: pytest.MonkeyPatch,
     workflow_id: str,
 ) -> None:
@@ -229,16 +256,26 @@ def test_a_deletion_of_an_earlier_object_of_the_name_is_ignored(
 
 
 @pytest.mark.parametrize("workflow_id", OBJECTS)
-def test_only_a_teardown_can_be_forced(monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
+def test_only_a_teardown_can_be_forced(
+    monkeypatch: pytest.MonkeyPatch, workflow_id: str
+) -> None:
     told = Told(monkeypatch, workflow_id)
     told.workflow.force(Force(by="ann", scope="all").wire())
-    assert (told.workflow.state.forced, told.events()[-1]) == ("", ("Warning", "ForceRefused"))
+    assert (told.workflow.state.forced, told.events()[-1]) == (
+        "",
+        ("Warning", "ForceRefused"),
+    )
     told.workflow.delete(Delete().wire())
     told.workflow.force(Force(by="ann", scope="all").wire())
-    assert (told.workflow.state.forced, told.events()[-1]) == ("all", ("Warning", "Forced"))
+    assert (told.workflow.state.forced, told.events()[-1]) == (
+        "all",
+        ("Warning", "Forced"),
+    )
 
 
-@pytest.mark.parametrize("workflow_id", sorted(set(OBJECTS) - {"modelreplica/ml/qwen-1"}))
+@pytest.mark.parametrize(
+    "workflow_id", sorted(set(OBJECTS) - {"modelreplica/ml/qwen-1"})
+)
 def test_a_first_manifest_that_is_refused_makes_the_object_not_ready(
     monkeypatch: pytest.MonkeyPatch,
     workflow_id: str,

@@ -1,6 +1,10 @@
-"""A deletion that waits for the users of an object can be taken back."""
+"""A user can cancel a deletion that waits for the users of an object."""
 
-from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.simulation.lives.virtual_plane import (
+    VirtualPlane,
+    on_a_virtual_loop,
+    virtual_plane,
+)
 from tests.workflows.environment.harness import Json, condition, eventually, reason
 from tests.workflows.environment.simulated_clusters import a_class, a_cluster
 
@@ -8,20 +12,24 @@ CLASS = "h100-8x"
 
 
 async def a_class_in_use(plane: VirtualPlane) -> None:
-    """Apply a class and a cluster with a pool of it."""
+    """Apply a class and a cluster whose pool uses it."""
     await plane.apply(a_class())
     await plane.apply(a_cluster("eu"))
     await plane.ready("InferenceCluster", "eu")
 
 
 async def keep(plane: VirtualPlane) -> None:
-    await plane.handle("InferenceClass", CLASS).signal("keep", {"by": "ann", "requestId": "keep-1"})
+    await plane.handle("InferenceClass", CLASS).signal(
+        "keep", {"by": "ann", "requestId": "keep-1"}
+    )
 
 
 def is_kept(seen: Json) -> bool:
-    """Whether an object is not being deleted, and says so."""
+    """Return whether the object's deletion was cancelled and an event reports that."""
     messages = [event["message"] for event in seen["status"]["events"]]
-    return "deletionTimestamp" not in seen["metadata"] and ("ann has taken the deletion back" in messages)
+    return "deletionTimestamp" not in seen["metadata"] and (
+        "ann cancelled the deletion" in messages
+    )
 
 
 @on_a_virtual_loop
@@ -29,7 +37,9 @@ async def test_a_class_in_use_is_kept_and_can_be_deleted_later() -> None:
     async with virtual_plane() as plane:
         await a_class_in_use(plane)
         await plane.delete("InferenceClass", CLASS)
-        await plane.until("InferenceClass", CLASS, lambda seen: reason(seen, "Deleting") == "InUse")
+        await plane.until(
+            "InferenceClass", CLASS, lambda seen: reason(seen, "Deleting") == "InUse"
+        )
         await keep(plane)
         kept = await plane.until("InferenceClass", CLASS, is_kept)
         assert condition(kept, "Deleting") == ""
@@ -57,7 +67,7 @@ async def test_a_class_that_is_not_being_deleted_stays_as_it_is() -> None:
 
 
 @on_a_virtual_loop
-async def test_a_teardown_that_has_begun_goes_on() -> None:
+async def test_a_started_teardown_continues() -> None:
     async with virtual_plane() as plane:
         await a_class_in_use(plane)
         await plane.delete("InferenceCluster", "eu")

@@ -1,4 +1,7 @@
-"""What a changed manifest changes: a new generation only if the spec is another one. No server is needed."""
+"""Effects of a changed manifest.
+
+Only a changed spec makes a new generation. These tests need no server.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -24,8 +27,10 @@ def apply(deployment: ModelDeploymentWorkflow, document: dict[str, Any]) -> None
     deployment.set_spec(SetSpec(by="ann", manifest=document).wire())
 
 
-def replace(deployment: ModelDeploymentWorkflow, change: dict[str, Any]) -> dict[str, Any]:
-    """Do what the server does with an update: the validator first."""
+def replace(
+    deployment: ModelDeploymentWorkflow, change: dict[str, Any]
+) -> dict[str, Any]:
+    """Run the validator and the handler of an update, as the server does."""
     deployment.check_replace(change)
     answer = ModelDeploymentWorkflow.replace(deployment, change)
     assert isinstance(answer, dict)
@@ -33,16 +38,24 @@ def replace(deployment: ModelDeploymentWorkflow, change: dict[str, Any]) -> dict
 
 
 def annotated(document: dict[str, Any]) -> dict[str, Any]:
-    return {**document, "metadata": {**document["metadata"], "annotations": {"note": "changed"}}}
+    return {
+        **document,
+        "metadata": {**document["metadata"], "annotations": {"note": "changed"}},
+    }
 
 
-def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(temporal: Serverless) -> None:
+def test_a_changed_annotation_makes_an_event_but_no_new_generation(
+    temporal: Serverless,
+) -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     timings = deployment.state.timings
     temporal.now += timedelta(minutes=1)
     apply(deployment, annotated(a_deployment()))
-    assert (deployment.state.generation, deployment.state.annotations) == (1, {"note": "changed"})
+    assert (deployment.state.generation, deployment.state.annotations) == (
+        1,
+        {"note": "changed"},
+    )
     assert timings is not None
     assert deployment.state.timings == timings
     assert [(event.reason, event.message) for event in deployment.state.events] == [
@@ -52,7 +65,9 @@ def test_a_changed_annotation_is_no_new_generation_and_the_event_says_so(tempora
 
 
 @pytest.mark.usefixtures("temporal")
-def test_other_owners_of_fields_are_no_event_and_nothing_is_done_about_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_field_owners_have_no_effect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     monkeypatch.setattr(deployment, "on_manifest_changed", None)
@@ -61,27 +76,46 @@ def test_other_owners_of_fields_are_no_event_and_nothing_is_done_about_them(monk
     apply(deployment, document)
     assert deployment.state.annotations == {MANAGED_FIELDS: "{}"}
     assert [event.reason for event in deployment.state.events] == ["SpecChanged"]
-    assert deployment.state.manifest_version == deployment.state.resource_version > before
+    assert (
+        deployment.state.manifest_version == deployment.state.resource_version > before
+    )
     deployment.context.mark_changed()
-    assert deployment.describe()["manifestVersion"] == deployment.state.manifest_version < deployment.state.resource_version
+    assert (
+        deployment.describe()["manifestVersion"]
+        == deployment.state.manifest_version
+        < deployment.state.resource_version
+    )
 
 
-def test_the_time_that_a_generation_takes_is_measured_from_its_acceptance(temporal: Serverless) -> None:
+def test_the_duration_of_a_generation_is_measured_from_its_acceptance(
+    temporal: Serverless,
+) -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     temporal.now += timedelta(minutes=1)
     apply(deployment, a_deployment(top={"rollout": {"paused": True}}))
     assert deployment.state.timings is not None
-    assert (deployment.state.timings.generation, deployment.state.timings.accepted) == (2, temporal.now.timestamp())
-    assert [event.reason for event in deployment.state.events] == ["SpecChanged", "SpecChanged"]
+    assert (deployment.state.timings.generation, deployment.state.timings.accepted) == (
+        2,
+        temporal.now.timestamp(),
+    )
+    assert [event.reason for event in deployment.state.events] == [
+        "SpecChanged",
+        "SpecChanged",
+    ]
 
 
 @pytest.mark.usefixtures("temporal")
-def test_a_repeated_replace_gives_the_same_answer_whatever_happened_since() -> None:
+def test_a_repeated_replace_returns_the_first_answer() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     version = str(deployment.state.resource_version)
-    change = Replace(request_id="r1", by="ann", resource_version=version, manifest=annotated(a_deployment())).wire()
+    change = Replace(
+        request_id="r1",
+        by="ann",
+        resource_version=version,
+        manifest=annotated(a_deployment()),
+    ).wire()
     answer = replace(deployment, change)
     assert replace(deployment, change) == answer
     deployment.delete({"by": "ann"})
@@ -91,19 +125,29 @@ def test_a_repeated_replace_gives_the_same_answer_whatever_happened_since() -> N
 
 
 @pytest.mark.usefixtures("temporal")
-def test_a_replace_of_another_request_is_refused_at_an_old_version() -> None:
+def test_a_replace_by_another_request_at_an_old_version_is_rejected() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     with pytest.raises(Conflict, match="modified since you read it"):
-        deployment.check_replace(Replace(request_id="r1", resource_version="0", manifest=a_deployment()).wire())
+        deployment.check_replace(
+            Replace(
+                request_id="r1", resource_version="0", manifest=a_deployment()
+            ).wire()
+        )
 
 
 @pytest.mark.usefixtures("temporal")
-def test_a_replace_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_status() -> None:
+def test_a_replace_conflicts_with_manifest_changes_but_not_with_status_changes() -> (
+    None
+):
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     version = deployment.state.resource_version
-    change = Replace(request_id="r1", resource_version=str(version), manifest=annotated(a_deployment()))
+    change = Replace(
+        request_id="r1",
+        resource_version=str(version),
+        manifest=annotated(a_deployment()),
+    )
 
     def refused(changed: Replace = change) -> bool:
         try:
@@ -115,13 +159,24 @@ def test_a_replace_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_st
     deployment.context.mark_changed()
     assert deployment.state.resource_version > version
     assert not refused()
-    # Versions of before that manifest are, and those that the object does not have yet, and other texts.
-    for wrong in (deployment.state.manifest_version - 1, deployment.state.resource_version + 1, "x", "²", f"-{version}", f" {version}"):
+    # Older versions, versions that do not exist yet, and other texts.
+    for wrong in (
+        deployment.state.manifest_version - 1,
+        deployment.state.resource_version + 1,
+        "x",
+        "²",
+        f"-{version}",
+        f" {version}",
+    ):
         assert refused(change.model_copy(update={"resource_version": str(wrong)}))
-    # The state of an earlier release does not say when the manifest changed.
+    # The state of an earlier release does not record when the manifest changed.
     deployment.state.manifest_version, known = 0, deployment.state.manifest_version
     assert refused()
-    assert not refused(change.model_copy(update={"resource_version": str(deployment.state.resource_version)}))
+    assert not refused(
+        change.model_copy(
+            update={"resource_version": str(deployment.state.resource_version)}
+        )
+    )
     deployment.state.manifest_version = known
     for count, document in ((7, a_deployment()), (7, annotated(a_deployment()))):
         version = deployment.state.resource_version
@@ -131,24 +186,31 @@ def test_a_replace_is_in_conflict_with_changes_of_the_manifest_and_not_of_the_st
 
 
 @pytest.mark.usefixtures("temporal")
-def test_when_the_manifest_changed_is_known_to_the_next_run() -> None:
+def test_the_time_of_a_manifest_change_is_carried_over() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment())
     version = deployment.state.manifest_version
     assert 0 < version <= deployment.state.resource_version
-    carried = DeploymentState.model_validate(deployment.state.model_dump(mode="json", by_alias=True))
+    carried = DeploymentState.model_validate(
+        deployment.state.model_dump(mode="json", by_alias=True)
+    )
     context = EntityContext("ModelDeployment", carried, lambda: None)
     context.mark_changed()
     assert carried.manifest_version == version < carried.resource_version
 
 
 @pytest.mark.usefixtures("temporal")
-def test_a_count_that_nobody_chose_changes_nothing_of_who_sets_it() -> None:
+def test_a_defaulted_count_does_not_change_its_owner() -> None:
     deployment = ModelDeploymentWorkflow(None)
     apply(deployment, a_deployment(top={"replicas": 1}))
     deployment.scale(Scale(by="hpa", replicas=3).wire())
     with_count = annotated(a_deployment(top={"replicas": 3}))
-    replace(deployment, Replace(request_id="r1", by="ann", keeps_replicas=True, manifest=with_count).wire())
+    replace(
+        deployment,
+        Replace(
+            request_id="r1", by="ann", keeps_replicas=True, manifest=with_count
+        ).wire(),
+    )
     assert deployment.state.spec is not None
     assert (deployment.state.spec["replicas"], deployment.applied_replicas()) == (3, 1)
     assert deployment.state.annotations == {"note": "changed"}
@@ -159,13 +221,23 @@ def test_a_count_that_nobody_chose_changes_nothing_of_who_sets_it() -> None:
     assert deployment.state.spec["replicas"] == 3
 
 
-def test_the_requests_that_changed_something_are_shown(temporal: Serverless) -> None:
+def test_requests_with_an_effect_are_shown(temporal: Serverless) -> None:
     del temporal
     deployment = ModelDeploymentWorkflow(None)
     invalid = {**a_deployment(), "spec": {}}
-    for request_id, document in (("new", a_deployment()), ("same", a_deployment()), ("bad", invalid), ("note", annotated(a_deployment()))):
-        deployment.set_spec(SetSpec(request_id=request_id, by="ann", manifest=document).wire())
-    replace(deployment, Replace(request_id="update", by="ann", manifest=a_deployment()).wire())
+    for request_id, document in (
+        ("new", a_deployment()),
+        ("same", a_deployment()),
+        ("bad", invalid),
+        ("note", annotated(a_deployment())),
+    ):
+        deployment.set_spec(
+            SetSpec(request_id=request_id, by="ann", manifest=document).wire()
+        )
+    replace(
+        deployment,
+        Replace(request_id="update", by="ann", manifest=a_deployment()).wire(),
+    )
     shown = deployment.describe()
     assert shown["appliedRequestIds"] == ["new", "same", "bad", "note", "update"]
     assert shown["changingRequestIds"] == ["new", "note", "update"]

@@ -1,4 +1,7 @@
-"""A call that a worker refused is made again, and its object says so until it is accepted. No server is needed."""
+"""A call that a worker refused is retried, and its object reports that until the call is accepted.
+
+These tests need no server.
+"""
 
 import ast
 import asyncio
@@ -16,7 +19,8 @@ from workflows.entity.conditions import condition_of
 from workflows.model_replica.workflow import ModelReplicaWorkflow
 
 WORKFLOWS = Path(__file__).parents[3] / "workflows"
-# What reaches a cluster, or a server for it: these modules show the failure in a condition, and try again with the next pass.
+# Modules whose activities reach a cluster or its server. They report the failure in a
+# condition and retry with the next pass.
 WITH_CONDITIONS = {
     "cloud_cluster/calls.py",
     "inference_cluster/cloud.py",
@@ -63,7 +67,7 @@ def replica(monkeypatch: pytest.MonkeyPatch) -> ModelReplicaWorkflow:
 
 
 class Calls:
-    """Activities of which a worker refuses the first; `made` counts them."""
+    """Activities that the worker refuses at first. `made` counts them."""
 
     def __init__(self) -> None:
         self.made = 0
@@ -71,28 +75,41 @@ class Calls:
     async def __call__(self) -> str:
         self.made += 1
         if self.made == 1:
-            raise failed(InvalidInput("tell_many: argument 1: later_field: is not known"))
+            raise failed(
+                InvalidInput("tell_many: argument 1: later_field: is not known")
+            )
         return "done"
 
 
 def shown(replica: ModelReplicaWorkflow) -> str:
     condition = condition_of(replica.state.conditions, "CallsAccepted")
-    return f"{condition.status} {condition.reason} {condition.message}" if condition else ""
+    return (
+        f"{condition.status} {condition.reason} {condition.message}"
+        if condition
+        else ""
+    )
 
 
-async def test_a_refused_call_is_a_condition_and_a_retry_makes_it_at_once(replica: ModelReplicaWorkflow) -> None:
+async def test_a_refused_call_is_a_condition_and_a_retry_repeats_it_at_once(
+    replica: ModelReplicaWorkflow,
+) -> None:
     calls = Calls()
     pending = asyncio.create_task(until_accepted(calls, "signal 3 replicas"))
     await asyncio.sleep(0.01)
     assert (calls.made, pending.done()) == (1, False)
     assert shown(replica).startswith("False CallRefused signal 3 replicas: ")
-    assert "later_field: is not known. It is tried again; upgrade the workers" in shown(replica)
+    assert (
+        "later_field: is not known. The call is retried; upgrade the workers"
+        in shown(replica)
+    )
     replica.retry_now({})
     assert await pending == "done"
     assert shown(replica) == ""
 
 
-async def test_of_two_refused_calls_the_one_that_is_left_is_shown(replica: ModelReplicaWorkflow) -> None:
+async def test_of_two_refused_calls_the_remaining_one_is_shown(
+    replica: ModelReplicaWorkflow,
+) -> None:
     replica.call_refused("a", "not known")
     replica.call_refused("b", "not known either")
     replica.call_accepted("a")
@@ -101,7 +118,9 @@ async def test_of_two_refused_calls_the_one_that_is_left_is_shown(replica: Model
     assert shown(replica) == ""
 
 
-async def test_a_call_that_is_cancelled_is_not_made_again(replica: ModelReplicaWorkflow) -> None:
+async def test_a_cancelled_call_is_not_repeated(
+    replica: ModelReplicaWorkflow,
+) -> None:
     async def cancelled() -> None:
         raise failed(CancelledError())
 
@@ -110,7 +129,7 @@ async def test_a_call_that_is_cancelled_is_not_made_again(replica: ModelReplicaW
     assert shown(replica) == ""
 
 
-async def test_the_next_run_does_not_show_what_was_refused_in_the_run_before(
+async def test_the_next_run_does_not_show_refusals_of_the_run_before(
     replica: ModelReplicaWorkflow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def gone() -> bool:
@@ -124,15 +143,20 @@ async def test_the_next_run_does_not_show_what_was_refused_in_the_run_before(
 
 
 @pytest.mark.slow
-def test_every_other_activity_is_executed_until_it_is_accepted() -> None:
-    """Those whose failures no module handles: a workflow would end with the first."""
+def test_every_other_activity_is_retried_until_it_is_accepted() -> None:
+    """No module handles failures of these activities.
+
+    The first failure would end the workflow.
+    """
     direct = set()
     for path in sorted(WORKFLOWS.rglob("*.py")):
         tree = ast.parse(path.read_text())
         insisted = {
             id(node)
             for call in ast.walk(tree)
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "until_accepted"
+            if isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Name)
+            and call.func.id == "until_accepted"
             for node in ast.walk(call)
         }
         for node in ast.walk(tree):

@@ -1,4 +1,7 @@
-"""A registration that arrives late changes nothing: neither at a class, nor at a cache, nor at a cluster. No server is needed."""
+"""A late registration changes nothing in a class, a cache or a cluster.
+
+These tests need no server.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +10,7 @@ import pytest
 
 from api_types.messages.caches import CacheOnCluster, CacheUse
 from api_types.messages.entities import ClassUse
-from api_types.messages.versions import Version
+from api_types.messages.versions import MessageVersion
 from tests.workflows.environment.serverless import Serverless, id_of
 from workflows.entity.registering.registrations import ENDED_KEPT, drop_ended, is_newest
 from workflows.inference_class import ClassState, InferenceClassWorkflow
@@ -23,7 +26,9 @@ def at_a_class() -> tuple[Callable[..., None], Callable[[], bool]]:
     entity = InferenceClassWorkflow(ClassState())
 
     def send(uid: str, sequence: int, *, used: bool) -> None:
-        entity.class_used(ClassUse(cluster="eu", uid=uid, sequence=sequence, used=used).wire())
+        entity.class_used(
+            ClassUse(cluster="eu", uid=uid, sequence=sequence, used=used).wire()
+        )
 
     return send, lambda: "eu" in entity.state.clusters
 
@@ -32,7 +37,11 @@ def at_a_cluster() -> tuple[Callable[..., None], Callable[[], bool]]:
     entity = InferenceClusterWorkflow(ClusterState())
 
     def send(uid: str, sequence: int, *, used: bool) -> None:
-        entity.cache_staged(CacheOnCluster(cache="ml/qwen", uid=uid, sequence=sequence, staged=used).wire())
+        entity.cache_staged(
+            CacheOnCluster(
+                cache="ml/qwen", uid=uid, sequence=sequence, staged=used
+            ).wire()
+        )
 
     return send, lambda: "ml/qwen" in entity.state.caches
 
@@ -41,16 +50,24 @@ def at_a_cache() -> tuple[Callable[..., None], Callable[[], bool]]:
     entity = ModelCacheWorkflow(CacheState())
 
     def send(uid: str, sequence: int, *, used: bool) -> None:
-        entity.cache_used(CacheUse(workflow_id=REPLICA, uid=uid, sequence=sequence, used=used).wire())
+        entity.cache_used(
+            CacheUse(workflow_id=REPLICA, uid=uid, sequence=sequence, used=used).wire()
+        )
 
     return send, lambda: bool(entity.state.users)
 
 
-RECEIVERS = [("InferenceClass", at_a_class), ("InferenceCluster", at_a_cluster), ("ModelCache", at_a_cache)]
+RECEIVERS = [
+    ("InferenceClass", at_a_class),
+    ("InferenceCluster", at_a_cluster),
+    ("ModelCache", at_a_cache),
+]
 
 
-@pytest.mark.parametrize(("kind", "receiver"), RECEIVERS, ids=[kind for kind, _ in RECEIVERS])
-def test_a_registration_that_was_sent_before_the_last_one_changes_nothing(
+@pytest.mark.parametrize(
+    ("kind", "receiver"), RECEIVERS, ids=[kind for kind, _ in RECEIVERS]
+)
+def test_a_registration_older_than_the_last_one_changes_nothing(
     monkeypatch: pytest.MonkeyPatch, kind: str, receiver: Callable[[], Any]
 ) -> None:
     Serverless(monkeypatch, id_of(kind))
@@ -66,19 +83,24 @@ def test_a_registration_that_was_sent_before_the_last_one_changes_nothing(
     assert is_registered()
 
 
-def test_another_object_of_a_name_counts_its_own_registrations_and_what_the_earlier_one_sent_is_late() -> None:
-    known: dict[str, Version] = {}
+def test_a_successor_with_the_same_name_counts_its_own_registrations() -> None:
+    known: dict[str, MessageVersion] = {}
     assert is_newest(known, "eu", "u1", 100)
     assert is_newest(known, "eu", "u2", 1)
     assert not is_newest(known, "eu", "u1", 101)
     assert is_newest(known, "eu", "u2", 1)
 
 
-def test_of_those_that_left_the_newest_are_remembered_and_of_those_that_are_registered_all() -> None:
-    known: dict[str, Version] = {}
+def test_all_registered_users_and_the_newest_unregistered_ones_are_remembered() -> None:
+    known: dict[str, MessageVersion] = {}
     for number in range(ENDED_KEPT + 2):
         is_newest(known, f"c{number}", "u", 1)
-    # The first one sent again since then.
+    # The first registration, sent again.
     is_newest(known, "c0", "u", 2)
     drop_ended(known, ["c1"])
-    assert [name in known for name in ("c0", "c1", "c2", "c3")] == [True, True, False, True]
+    assert [name in known for name in ("c0", "c1", "c2", "c3")] == [
+        True,
+        True,
+        False,
+        True,
+    ]

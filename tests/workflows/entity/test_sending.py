@@ -1,6 +1,7 @@
-"""Signals to many entities are as many calls as they need. Looks for a missing entity get rarer.
+"""Signals to many entities are sent in batches, and missing entities are searched for
+ever more rarely.
 
-No server.
+These tests need no server.
 """
 
 import asyncio
@@ -20,20 +21,29 @@ from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.calls import Announcer, carry_out
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
-from workflows.fleet_scheduler.orders import Send
+from workflows.fleet_scheduler.orders import SendSchedulerSignals
 
-SIGNALS = [SignalRequest(workflow_id=f"modeldeployment/ml/d{number:02}", signal="placed", payload="x" * 100_000) for number in range(25)]
+SIGNALS = [
+    SignalRequest(
+        workflow_id=f"modeldeployment/ml/d{number:02}",
+        signal="placed",
+        payload="x" * 100_000,
+    )
+    for number in range(25)
+]
 
 
 class Calls:
-    """The batches that were sent; the receivers of the first signal of each do not run."""
+    """Record the batches. The first receiver of each batch does not run."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: list[SignalBatch] = []
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)
         monkeypatch.setattr(workflow, "execute_local_activity_method", self._execute)
 
-    async def _execute(self, method: Any, batch: SignalBatch, **_: Any) -> SignalBatchResult:
+    async def _execute(
+        self, method: Any, batch: SignalBatch, **_: Any
+    ) -> SignalBatchResult:
         assert method.__name__ == "signal_many"
         self.batches.append(batch)
         return SignalBatchResult(missing=[batch.signals[0].workflow_id])
@@ -47,10 +57,14 @@ class Calls:
         return [batch.signals[0].workflow_id for batch in self.batches]
 
 
-def test_a_call_ends_in_time_on_a_slow_server(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_ends_within_its_timeout_on_a_slow_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls = Calls(monkeypatch)
     receivers = [f"modeldeployment/ml/m-{number}" for number in range(1_001)]
-    requests = [SignalRequest(workflow_id=receiver, signal="resync") for receiver in receivers]
+    requests = [
+        SignalRequest(workflow_id=receiver, signal="resync") for receiver in receivers
+    ]
     asyncio.run(send_all(requests, "resync"))
     assert [len(batch.signals) for batch in calls.batches] == [500, 500, 1]
     timeout = activity_options.ENTITY_BATCH["start_to_close_timeout"]
@@ -59,7 +73,7 @@ def test_a_call_ends_in_time_on_a_slow_server(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("local", [True, False])
-def test_what_an_entity_sends_fits_a_payload_in_order_and_no_missing_receiver_is_lost(
+def test_batches_of_an_entity_fit_a_payload_in_order_and_report_all_missing_receivers(
     monkeypatch: pytest.MonkeyPatch, *, local: bool
 ) -> None:
     calls = Calls(monkeypatch)
@@ -69,25 +83,45 @@ def test_what_an_entity_sends_fits_a_payload_in_order_and_no_missing_receiver_is
     assert len(missing) > 2
 
 
-def test_what_the_scheduler_sends_fits_a_payload_in_order_and_no_missing_receiver_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_the_scheduler_fit_a_payload_in_order_and_report_all_missing_receivers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     calls, forgotten = Calls(monkeypatch), list[str]()
     cache = SchedulerCache(SchedulerState(), lambda: 0)
-    controller = SchedulerController(cache, Inbox(cache, workflow.logger), workflow.logger)
-    monkeypatch.setattr(controller, "sent", lambda _, missing: forgotten.extend(sorted(missing)))
-    asyncio.run(carry_out([Send(SIGNALS, "answer")], controller, Announcer(cache.state)))
+    controller = SchedulerController(
+        cache, Inbox(cache, workflow.logger), workflow.logger
+    )
+    monkeypatch.setattr(
+        controller, "sent", lambda _, missing: forgotten.extend(sorted(missing))
+    )
+    asyncio.run(
+        carry_out(
+            [SendSchedulerSignals(SIGNALS, "answer")],
+            controller,
+            Announcer(cache.state),
+        )
+    )
     calls.assert_all_fit()
     assert forgotten == calls.missing
 
 
-def test_what_is_missing_is_looked_for_ever_more_rarely_by_attempts_that_cost_no_history() -> None:
+def test_missing_receivers_are_searched_for_ever_more_rarely_without_history_events() -> (
+    None
+):
     policy = activity_options.awaiting()["retry_policy"]
     assert policy
-    assert (policy.initial_interval, policy.maximum_interval) == (periods.AWAIT_FIRST, periods.AWAIT_LONGEST)
+    assert (policy.initial_interval, policy.maximum_interval) == (
+        periods.AWAIT_FIRST,
+        periods.AWAIT_LONGEST,
+    )
     assert (policy.backoff_coefficient, policy.maximum_attempts) == (2.0, 0)
     assert periods.AWAIT_LONGEST.total_seconds() == 15 * 60
 
 
-@pytest.mark.parametrize("name", ["CONNECT", "WATCH", "APPLY", "TEARDOWN_STEP", "LAST_TEARDOWN_STEP", "CACHE_CALL"])
-def test_a_task_on_a_cluster_that_nobody_takes_ends(name: str) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["CONNECT", "WATCH", "APPLY", "TEARDOWN_STEP", "LAST_TEARDOWN_STEP", "CACHE_CALL"],
+)
+def test_a_cluster_task_that_no_worker_takes_ends(name: str) -> None:
     config = getattr(activity_options, name).config
     assert config["schedule_to_start_timeout"] <= activity_options.SLOT_WAIT

@@ -1,4 +1,4 @@
-"""An object starts only with its own id and with arguments that it can trust.
+"""An object starts only under its own id and with arguments that it can trust.
 
 These tests need no server.
 """
@@ -32,8 +32,13 @@ IDS = {
     "Redelivery": "redelivery/modeldeployment/ml/qwen",
     "StackUpgrades": "stackupgrades/default",
 }
-ID_OF_A_DEPLOYMENT = "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"
-WORKFLOWS: dict[str, Any] = {str(workflow._Definition.must_from_class(each).name): each for each in registry.WORKFLOWS}
+ID_OF_A_DEPLOYMENT = (
+    "id: must be modeldeployment/<namespace>/<name> for a ModelDeployment"
+)
+WORKFLOWS: dict[str, Any] = {
+    str(workflow._Definition.must_from_class(each).name): each
+    for each in registry.WORKFLOWS
+}
 
 
 def a_run(
@@ -41,8 +46,13 @@ def a_run(
     workflow_id: str = "modeldeployment/ml/qwen",
     **fields: Any,
 ) -> Any:
-    """Make the first run of an id, which an operator or a schedule may have started."""
-    usual = {"run_id": "r", "continued_run_id": None, "attempt": 1, "cron_schedule": None}
+    """Create the first run of an id, as an operator or a schedule may start it."""
+    usual = {
+        "run_id": "r",
+        "continued_run_id": None,
+        "attempt": 1,
+        "cron_schedule": None,
+    }
     info = SimpleNamespace(workflow_id=workflow_id, **{**usual, **fields})
     monkeypatch.setattr(workflow, "info", lambda: info)
     return info
@@ -58,7 +68,7 @@ def a_run(
     ],
     ids=["a first run", "continued as new", "a retry", "a run of a cron schedule"],
 )
-def test_a_state_is_believed_only_of_the_run_before(
+def test_a_state_is_accepted_only_from_the_run_before(
     monkeypatch: pytest.MonkeyPatch,
     *,
     fields: dict[str, Any],
@@ -73,20 +83,24 @@ def test_a_state_is_believed_only_of_the_run_before(
         assert state.uid == "made up"
         assert ModelDeploymentWorkflow(STATE).state.uid == "made up"
         return
-    refusal = "start argument 1: must be null; only a run that continues another one has a state"
+    refusal = "start argument 1: must be null; only a continued run has a state"
     with pytest.raises(InvalidInput, match=refusal):
         read_carried([STATE], EntityState)
     with pytest.raises(InvalidInput, match="start argument 1: must be null"):
         ModelDeploymentWorkflow(STATE)
 
 
-def test_arguments_that_are_not_read_or_cannot_be_read_are_refused(
+def test_unused_and_unreadable_arguments_are_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a_run(monkeypatch, continued_run_id="r0")
-    with pytest.raises(InvalidInput, match="start arguments: there are 2, and at most 1 are read"):
+    with pytest.raises(
+        InvalidInput, match="start arguments: expected at most 1, got 2"
+    ):
         read_carried([None, None], EntityState)
-    with pytest.raises(InvalidInput, match="start arguments: there are 2, and at most 1 are read"):
+    with pytest.raises(
+        InvalidInput, match="start arguments: expected at most 1, got 2"
+    ):
         read_first([STATE, None], EntityState)
     with pytest.raises(InvalidInput, match="start argument 2: "):
         read_carried([None, 7], EntityState, 1, most=2)
@@ -116,24 +130,32 @@ def test_an_object_starts_only_under_an_id_of_its_kind(
         ModelDeploymentWorkflow()
 
 
-def test_an_object_of_the_fleet_has_no_namespace_in_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_id_of_a_cluster_scoped_object_has_no_namespace(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a_run(monkeypatch, "inferencecluster/ml/eu")
     refusal = "id: must be inferencecluster/<name> for a InferenceCluster"
     with pytest.raises(InvalidInput, match=refusal):
         InferenceClusterWorkflow()
 
 
-def test_an_object_whose_namespace_is_reserved_by_a_later_release_goes_on(
+def test_an_object_in_a_namespace_that_a_later_release_reserves_continues(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     a_run(monkeypatch, "modeldeployment/modelplane-system/qwen", continued_run_id="r0")
     assert ModelDeploymentWorkflow(None).namespace == "modelplane-system"
 
 
-def test_a_kind_of_which_there_is_one_has_one_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_singleton_kind_has_one_id(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     a_run(monkeypatch, "fleetscheduler/other")
     with pytest.raises(
-        InvalidInput, match='id: must be fleetscheduler/default for the FleetScheduler, of which there is one, got "fleetsch'
+        InvalidInput,
+        match=(
+            "id: must be fleetscheduler/default, the id of the only FleetScheduler, "
+            'got "fleetsch'
+        ),
     ):
         check_only_id("FleetScheduler", "fleetscheduler/default")
     a_run(monkeypatch, "fleetscheduler/default")
@@ -141,7 +163,7 @@ def test_a_kind_of_which_there_is_one_has_one_id(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("kind", IDS)
-def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own(
+def test_the_first_run_of_every_type_rejects_a_state_and_a_foreign_id(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
@@ -149,7 +171,7 @@ def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own
     a_run(monkeypatch, IDS[kind])
     with pytest.raises(InvalidInput, match="start argument 1: must be null"):
         WORKFLOWS[kind]({})
-    with pytest.raises(InvalidInput, match="start arguments: there are 3"):
+    with pytest.raises(InvalidInput, match="start arguments: expected at most"):
         WORKFLOWS[kind](None, None, None)
     for other in ("other/ml/x/y", f"{IDS[kind]}/more", IDS[kind].partition("/")[0]):
         a_run(monkeypatch, other)
@@ -157,18 +179,20 @@ def test_a_first_run_of_every_type_refuses_a_state_and_an_id_that_is_not_its_own
             WORKFLOWS[kind](None)
 
 
-@pytest.mark.parametrize("kind", ["FleetScheduler", "InferenceGateway", "StackUpgrades"])
-def test_a_workflow_of_which_there_is_one_starts_under_no_other_name(
+@pytest.mark.parametrize(
+    "kind", ["FleetScheduler", "InferenceGateway", "StackUpgrades"]
+)
+def test_a_singleton_workflow_starts_under_no_other_id(
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
     Serverless(monkeypatch, IDS[kind])
     a_run(monkeypatch, f"{kind.lower()}/other")
-    refusal = f"id: must be {IDS[kind]} for the {kind}, of which there is one"
+    refusal = f"id: must be {IDS[kind]}, the id of the only {kind}"
     with pytest.raises(InvalidInput, match=refusal):
         WORKFLOWS[kind](None)
 
 
-def test_every_type_of_workflow_is_tried() -> None:
-    """A ModelReplica starts with its own argument, which has tests of its own."""
+def test_every_workflow_type_is_tested() -> None:
+    """A ModelReplica starts with its own argument, which has its own tests."""
     assert {*IDS, "ModelReplica"} == set(WORKFLOWS)

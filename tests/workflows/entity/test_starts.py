@@ -1,4 +1,7 @@
-"""Starts by hand that no object can be: on a real server they fail at once, say why, and leave the id to others."""
+"""Invalid starts by hand.
+
+On a real server they fail at once with a reason and leave the id free.
+"""
 
 import gc
 from collections.abc import AsyncIterator
@@ -14,36 +17,81 @@ from api_types.messages.entities import StartReplica
 from api_types.messages.signals import FleetSchedulerSignals
 from tests.workflows.environment.failed_starts import refusal_of
 from tests.workflows.environment.harness import a_deployment, eventually
-from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, protocol_fleet
+from tests.workflows.environment.protocol_fleet import (
+    NAMESPACE,
+    ProtocolFleet,
+    protocol_fleet,
+)
 
 pytestmark = pytest.mark.testbed("shared")
 
 BIRTH = StartReplica(
-    uid="u", namespace="ml", name="r", deployment="d", deployment_uid="v", cluster="eu", index=0, generation=1, spec={}
+    uid="u",
+    namespace="ml",
+    name="r",
+    deployment="d",
+    deployment_uid="v",
+    cluster="eu",
+    index=0,
+    generation=1,
+    spec={},
 ).wire()
 
 DEPLOYMENT = "modeldeployment/ml/chat"
 
 ENTITY_ID = "id: must be "
-SCHEDULER_ID = "id: must be fleetscheduler/default for the FleetScheduler, of which there is one, got "
+SCHEDULER_ID = (
+    "id: must be fleetscheduler/default, the id of the only FleetScheduler, got "
+)
 
-# One of each kind of mistake; `test_start_arguments.py` has all of them for each type.
+# One of each kind of mistake. `test_start_arguments.py` has all of them for each type.
 REFUSED: list[tuple[str, str, list[Any], str]] = [
-    ("ModelDeployment", "foo", [None], ENTITY_ID + 'modeldeployment/<namespace>/<name> for a ModelDeployment, got "foo"'),
-    ("ModelDeployment", "modeldeployment//chat", [None], "id: must be a name of 1 to 253 characters, got ''"),
-    ("ModelReplica", "modelreplica/ml/other", [{"birth": BIRTH}], "birth: is that of ml/r, and this is ModelReplica ml/other"),
-    ("FleetScheduler", "fleetscheduler/second", [None], SCHEDULER_ID + '"fleetscheduler/second"'),
-    ("ModelCache", "modelcache/modelplane-system/x", [None], 'id: namespace "modelplane-system" belongs to the platform; '),
+    (
+        "ModelDeployment",
+        "foo",
+        [None],
+        ENTITY_ID
+        + 'modeldeployment/<namespace>/<name> for a ModelDeployment, got "foo"',
+    ),
+    (
+        "ModelDeployment",
+        "modeldeployment//chat",
+        [None],
+        "id: must be a name of 1 to 253 characters, got ''",
+    ),
+    (
+        "ModelReplica",
+        "modelreplica/ml/other",
+        [{"start": BIRTH}],
+        "start: names ml/r, but the workflow is ModelReplica ml/other",
+    ),
+    (
+        "FleetScheduler",
+        "fleetscheduler/second",
+        [None],
+        SCHEDULER_ID + '"fleetscheduler/second"',
+    ),
+    (
+        "ModelCache",
+        "modelcache/modelplane-system/x",
+        [None],
+        'id: namespace "modelplane-system" belongs to the platform; ',
+    ),
     ("ModelDeployment", DEPLOYMENT, ["text"], "start argument 1: "),
-    ("ModelDeployment", DEPLOYMENT, [None, None, None], "start arguments: there are 3, "),
-    ("ModelReplica", "modelreplica/ml/r", [None], "birth: is missing; "),
-    ("ModelReplica", "modelreplica/ml/r", [], "birth: is missing; "),
+    (
+        "ModelDeployment",
+        DEPLOYMENT,
+        [None, None, None],
+        "start arguments: expected at most 1, got 3",
+    ),
+    ("ModelReplica", "modelreplica/ml/r", [None], "start: is missing; "),
+    ("ModelReplica", "modelreplica/ml/r", [], "start: is missing; "),
 ]
 
 OF_THE_SCHEDULER: list[tuple[list[Any], str]] = [
     (["text"], "start argument 1: "),
     ([None, {"texts": []}], "start argument 2: "),
-    ([None, None, None], "start arguments: there are 3, and at most 2 are read"),
+    ([None, None, None], "start arguments: expected at most 2, got 3"),
 ]
 
 
@@ -53,10 +101,17 @@ async def fleet() -> AsyncIterator[ProtocolFleet]:
         yield fleet
 
 
-async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: list[Any], signal: str | None = None) -> str:
-    """Start a workflow that fails, with a signal if one is named; gives the message of its failure.
+async def refusal(
+    fleet: ProtocolFleet,
+    kind: str,
+    workflow_id: str,
+    arguments: list[Any],
+    signal: str | None = None,
+) -> str:
+    """Start a workflow that fails, with a signal if one is named, and return its failure message.
 
-    One that runs is ended in the same request: between two requests, an entity that reports would start another.
+    A running workflow of that id is terminated in the same request. Between two
+    requests, an entity that reports would start another one.
     """
     queue = queues.SCHEDULER if kind == "FleetScheduler" else queues.WORKFLOWS
     handle = await fleet.client.start_workflow(
@@ -71,47 +126,75 @@ async def refusal(fleet: ProtocolFleet, kind: str, workflow_id: str, arguments: 
     return await refusal_of(handle)
 
 
-async def test_a_replica_that_is_too_large_to_be_started_delays_no_other(fleet: ProtocolFleet) -> None:
-    """Only the real server shows with which error it refuses a start."""
+async def test_a_replica_that_is_too_large_to_start_does_not_delay_others(
+    fleet: ProtocolFleet,
+) -> None:
+    """Only the real server shows the error with which it rejects a start."""
     names_of = ("huge", "small")
     starts = [
-        StartReplica.model_validate({**BIRTH, "name": name, "spec": {"text": "x" * (3_000_000 if name == "huge" else 1)}})
+        StartReplica.model_validate(
+            {
+                **BIRTH,
+                "name": name,
+                "spec": {"text": "x" * (3_000_000 if name == "huge" else 1)},
+            }
+        )
         for name in names_of
     ]
     started = await start_replicas(fleet.client, starts)
     assert list(started.refused) == ["huge"]
     assert started.conflicts == []
-    found = await fleet.client.get_workflow_handle(names.workflow_id("ModelReplica", "ml", "small")).describe()
+    found = await fleet.client.get_workflow_handle(
+        names.workflow_id("ModelReplica", "ml", "small")
+    ).describe()
     assert found.workflow_type == "ModelReplica"
 
 
-async def test_an_object_is_started_under_its_own_id_and_with_what_it_can_read_or_fails(fleet: ProtocolFleet) -> None:
+async def test_an_object_starts_under_its_own_id_and_with_valid_arguments_or_fails(
+    fleet: ProtocolFleet,
+) -> None:
     for kind, workflow_id, arguments, message in REFUSED:
-        assert (await refusal(fleet, kind, workflow_id, arguments)).startswith(message), (kind, workflow_id, arguments)
+        assert (await refusal(fleet, kind, workflow_id, arguments)).startswith(
+            message
+        ), (kind, workflow_id, arguments)
     # The ids are free.
     await fleet.apply(a_deployment("chat", "ml"))
     handle = fleet.client.get_workflow_handle(DEPLOYMENT)
     assert (await handle.query("describe"))["metadata"]["name"] == "chat"
 
 
-async def test_a_scheduler_that_cannot_read_its_start_fails_and_the_next_one_starts(fleet: ProtocolFleet) -> None:
+async def test_a_scheduler_with_unreadable_arguments_fails_and_the_next_one_starts(
+    fleet: ProtocolFleet,
+) -> None:
     for number, (arguments, message) in enumerate(OF_THE_SCHEDULER):
-        assert (await refusal(fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments)).startswith(message)
+        assert (
+            await refusal(fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments)
+        ).startswith(message)
         # Any message starts the next one.
         await fleet.apply(a_deployment(f"chat-{number}", NAMESPACE))
-        await eventually(lambda: fleet.scheduler("describe"), bool, what="the next scheduler")
+        await eventually(
+            lambda: fleet.scheduler("describe"), bool, what="the next scheduler"
+        )
 
 
-async def test_a_signal_that_arrives_before_the_refusal_changes_nothing_about_it(fleet: ProtocolFleet) -> None:
-    """Nor does it leave anything that Python warns of in a later test."""
+async def test_a_signal_before_the_refusal_does_not_change_it(
+    fleet: ProtocolFleet,
+) -> None:
+    """Nothing that remains makes Python warn in a later test."""
     signal = FleetSchedulerSignals.REPORT_CLUSTER.name
     for arguments, message in OF_THE_SCHEDULER:
-        assert (await refusal(fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments, signal)).startswith(message)
+        assert (
+            await refusal(
+                fleet, "FleetScheduler", names.FLEET_SCHEDULER_ID, arguments, signal
+            )
+        ).startswith(message)
     gc.collect()
 
 
 @pytest.mark.parametrize("published", [[], 7, "Ready", {}], ids=str)
-async def test_a_scheduler_that_is_started_with_any_memo_runs(fleet: ProtocolFleet, published: Any) -> None:
+async def test_a_scheduler_runs_with_any_memo(
+    fleet: ProtocolFleet, published: Any
+) -> None:
     await fleet.client.start_workflow(
         "FleetScheduler",
         None,
@@ -120,4 +203,8 @@ async def test_a_scheduler_that_is_started_with_any_memo_runs(fleet: ProtocolFle
         id_conflict_policy=WorkflowIDConflictPolicy.TERMINATE_EXISTING,
         memo={PUBLISHED_MEMO: published},
     )
-    await eventually(lambda: fleet.scheduler("describe"), lambda seen: bool(seen) and seen["status"]["epoch"] > 0, what="the epoch")
+    await eventually(
+        lambda: fleet.scheduler("describe"),
+        lambda seen: bool(seen) and seen["status"]["epoch"] > 0,
+        what="the epoch",
+    )

@@ -1,4 +1,4 @@
-"""The time of a workflow goes on while the server's clock, which was set back, catches up."""
+"""Workflow time continues while the server's clock, which was set back, catches up."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -15,7 +15,7 @@ MINUTE = timedelta(minutes=1)
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
-    """The time that the SDK gives."""
+    """Stand in for the SDK's time."""
     shown = [NOON]
 
     def seconds() -> float:
@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
     return shown
 
 
-def test_timers_move_a_time_that_stands_still(clock: list[datetime]) -> None:
+def test_timers_advance_a_clock_that_stands_still(clock: list[datetime]) -> None:
     time = SteadyTime()
     for passed in (1, 2):
         time.reached(NOON + passed * MINUTE)
@@ -43,17 +43,28 @@ def test_a_timer_that_fires_late_changes_nothing(clock: list[datetime]) -> None:
     assert time.now() == NOON + MINUTE
 
 
-def test_numbers_follow_the_server_and_waits_the_steady_time(clock: list[datetime]) -> None:
+def test_numbers_use_the_server_time_and_waits_use_the_steady_time(
+    clock: list[datetime],
+) -> None:
     time = SteadyTime((NOON + timedelta(days=3)).isoformat())
     state = EntityState()
-    context = EntityContext("ModelCache", state, lambda: None, "modelcache/ml/a", time.now, clock=workflow_time)
+    context = EntityContext(
+        "ModelCache",
+        state,
+        lambda: None,
+        "modelcache/ml/a",
+        time.now,
+        clock=workflow_time,
+    )
     context.mark_changed()
     assert context.now() == "2026-01-04T12:00:00Z"
     assert context.next_number(0) == int(clock[0].timestamp() * 1000)
     assert state.resource_version == int(clock[0].timestamp() * 1_000_000)
 
 
-def test_a_run_begins_no_earlier_than_the_run_before_has_ended(clock: list[datetime]) -> None:
+def test_a_run_starts_no_earlier_than_the_run_before_has_ended(
+    clock: list[datetime],
+) -> None:
     time = SteadyTime((NOON + timedelta(days=3)).isoformat())
     assert time.now() == NOON + timedelta(days=3)
     clock[0] += MINUTE

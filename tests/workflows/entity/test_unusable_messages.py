@@ -1,4 +1,4 @@
-"""Handlers refuse messages of other entities that the next pass could not use.
+"""Handlers reject messages of other entities that the next pass could not use.
 
 These tests need no server.
 """
@@ -7,7 +7,14 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.entities import ClassChanged, RecordEvent, Scale, SetSpec, SetTemplate, StartReplica
+from api_types.messages.entities import (
+    ClassChanged,
+    RecordEvent,
+    Scale,
+    SetSpec,
+    SetTemplate,
+    StartReplica,
+)
 from api_types.messages.scheduling import (
     Evict,
     PlacementResponse,
@@ -43,7 +50,11 @@ YEAR_SECONDS = 366 * 24 * 3600
 
 
 def refusals(entity: Entity[Any]) -> list[str]:
-    return [event.message for event in entity.state.events if event.reason == "MalformedMessage"]
+    return [
+        event.message
+        for event in entity.state.events
+        if event.reason == "MalformedMessage"
+    ]
 
 
 @pytest.fixture
@@ -59,20 +70,32 @@ def deployment(monkeypatch: pytest.MonkeyPatch) -> ModelDeploymentWorkflow:
     [
         ({"name": "a/b"}, ENTRY, f"{IGNORED}: placements: u: name: must be a name"),
         ({"cluster": ""}, ENTRY, f"{IGNORED}: placements: u: cluster: must be a name"),
-        ({}, {**ENTRY, "namespace": 7}, "a PlacementResponse message was ignored: placements: u: "),
+        (
+            {},
+            {**ENTRY, "namespace": 7},
+            "a PlacementResponse message was ignored: placements: u: ",
+        ),
     ],
     ids=["a name that is none", "no cluster", "an entry that cannot be read"],
 )
-def test_an_answer_with_a_replica_that_could_not_be_started_is_refused(
+def test_an_answer_with_a_replica_that_could_not_start_is_rejected(
     deployment: ModelDeploymentWorkflow,
     changes: dict[str, Any],
     entry: dict[str, Any],
     problem: str,
 ) -> None:
-    usual = {"uid": "u", "name": "qwen-1", "cluster": "eu", "index": 0, "action": "Create"}
+    usual = {
+        "uid": "u",
+        "name": "qwen-1",
+        "cluster": "eu",
+        "index": 0,
+        "action": "Create",
+    }
     fields = {**usual, **changes}
     placement = ReplicaPlacement(**fields, entry=entry)
-    response = PlacementResponse(request_id="r", epoch=1, generation=1, placements=[placement])
+    response = PlacementResponse(
+        request_id="r", epoch=1, generation=1, placements=[placement]
+    )
     deployment.placed(response.wire())
     (said,) = refusals(deployment)
     assert said.startswith(problem)
@@ -83,18 +106,26 @@ def test_an_answer_with_a_replica_that_could_not_be_started_is_refused(
     assert [text for text in refusals(deployment) if text.startswith(start)] != []
 
 
-def test_a_scale_and_a_reported_event_are_taken_once(deployment: ModelDeploymentWorkflow) -> None:
+def test_a_scale_request_and_a_reported_event_are_applied_once(
+    deployment: ModelDeploymentWorkflow,
+) -> None:
     deployment.scale(Scale(replicas=3, request_id="a", by="ann").wire())
     deployment.scale(Scale(replicas=5, request_id="a", by="ann").wire())
     assert (deployment.state.spec or {})["replicas"] == 3
     for message in ("first", "repeated"):
-        event = RecordEvent(request_id="e", type="Warning", reason=BY_HAND, message=message)
+        event = RecordEvent(
+            request_id="e", type="Warning", reason=BY_HAND, message=message
+        )
         deployment.record_event(event.wire())
-    recorded = [each.message for each in deployment.state.events if each.reason == BY_HAND]
+    recorded = [
+        each.message for each in deployment.state.events if each.reason == BY_HAND
+    ]
     assert recorded == ["first"]
 
 
-def test_a_template_that_could_not_be_applied_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_template_that_could_not_be_applied_is_rejected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "modelreplica/ml/qwen-1")
     spec = a_replica_document()["spec"]
     start = StartReplica(
@@ -118,27 +149,35 @@ def test_a_template_that_could_not_be_applied_is_refused(monkeypatch: pytest.Mon
     assert (replica.state.generation, len(refusals(replica))) == (2, 1)
 
 
-def test_a_class_whose_devices_cannot_be_read_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_with_unreadable_devices_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "inferencecluster/eu-1")
     cluster = InferenceClusterWorkflow(a_cluster(classes={}))
-    cluster.class_changed(ClassChanged(name="h100-8x", uid="u", generation=1, spec={}).wire())
+    cluster.class_changed(
+        ClassChanged(name="h100-8x", uid="u", generation=1, spec={}).wire()
+    )
     (said,) = refusals(cluster)
     assert said.startswith("a ClassChanged message was ignored: spec.devices: ")
     assert cluster.state.classes == {}
 
 
-def test_a_task_queue_that_temporal_refuses_is_ignored_and_an_endless_drain_is_a_year(
+def test_an_invalid_task_queue_is_ignored_and_an_endless_drain_is_limited_to_a_year(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Serverless(monkeypatch, "modelreplica/ml/qwen-eu-0")
     replica = ModelReplicaWorkflow(a_replica())
     before = replica.state.cluster
     report = CLUSTER.model_copy(update={"sequence": 2}).wire()
-    replica.cluster_changed({**report, "connection": {**report["connection"], "taskQueue": "q" * 2000}})
+    replica.cluster_changed(
+        {**report, "connection": {**report["connection"], "taskQueue": "q" * 2000}}
+    )
     (said,) = refusals(replica)
     assert "taskQueue" in said
     assert replica.state.cluster == before
-    replica.cluster_changed({**report, "facts": {**report["facts"], "drainSeconds": 10**30}})
+    replica.cluster_changed(
+        {**report, "facts": {**report["facts"], "drainSeconds": 10**30}}
+    )
     assert replica.state.cluster is not None
     assert replica.state.cluster.facts is not None
     assert replica.state.cluster.facts.drain_seconds == YEAR_SECONDS

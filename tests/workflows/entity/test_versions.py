@@ -1,4 +1,8 @@
-"""The version of an object: the time of its last change, and above the one before whatever the clock says. No server is needed."""
+"""The version of an object is the time of its last change, and increases even if the
+clock is set back.
+
+These tests need no server.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,11 +19,19 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Published:
-    """An object outside Temporal, with its clock and the versions that visibility was told."""
+    """An object outside Temporal, with its clock and the versions that it published to
+    visibility.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.versions = NOW, list[int]()
-        self.context = EntityContext("ModelService", EntityState(uid="u"), lambda: None, "modelservice/ml/s", lambda: self.now)
+        self.context = EntityContext(
+            "ModelService",
+            EntityState(uid="u"),
+            lambda: None,
+            "modelservice/ml/s",
+            lambda: self.now,
+        )
         self.publisher = Publisher(self.context)
         monkeypatch.setattr(workflow, "memo_value", lambda _, default: default)
         monkeypatch.setattr(workflow, "patched", lambda _: True)
@@ -37,8 +49,14 @@ class Published:
         self.publisher.publish("Ready", [])
 
 
-@pytest.mark.parametrize("moved", [timedelta(), timedelta(seconds=-5)], ids=["in the same microsecond", "when the clock went back"])
-def test_a_change_has_another_version_than_the_one_before(monkeypatch: pytest.MonkeyPatch, moved: timedelta) -> None:
+@pytest.mark.parametrize(
+    "moved",
+    [timedelta(), timedelta(seconds=-5)],
+    ids=["in the same microsecond", "when the clock went back"],
+)
+def test_every_change_has_a_new_version(
+    monkeypatch: pytest.MonkeyPatch, moved: timedelta
+) -> None:
     shown = Published(monkeypatch)
     first = shown.change()
     assert first == microseconds(NOW)
@@ -52,13 +70,17 @@ def test_a_change_has_another_version_than_the_one_before(monkeypatch: pytest.Mo
     assert shown.change() == microseconds(shown.now)
 
 
-def test_what_was_changed_before_a_long_step_has_the_time_of_its_publication(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_before_a_long_step_has_its_publication_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     shown = Published(monkeypatch)
     shown.change()
     shown.now += timedelta(minutes=5)
     shown.publish()
     assert shown.versions == [microseconds(shown.now)]
-    assert shown.context.state.resource_version == microseconds(shown.now), "it is that of the object, too"
+    assert shown.context.state.resource_version == microseconds(shown.now), (
+        "the object has the same version"
+    )
     shown.now += timedelta(minutes=5)
     shown.publish()
     assert len(shown.versions) == 1, "nothing has changed since then"

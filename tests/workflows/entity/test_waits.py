@@ -1,4 +1,7 @@
-"""The waits of an entity beside its loop: timers, other entities, and stopped work. No server is needed."""
+"""Background waits of an entity: timers, other entities, and cancelled work.
+
+These tests need no server.
+"""
 
 import asyncio
 import itertools
@@ -25,7 +28,7 @@ def after(seconds: int) -> datetime:
 
 
 async def settle() -> None:
-    """Let all tasks go as far as they can."""
+    """Let all tasks run as far as they can."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -36,11 +39,11 @@ def a_context(**state: Any) -> EntityContext[EntityState]:
     return made
 
 
-# --- the timer of the next pass ------------------------------------------------------------------
+# The timer of the next pass
 
 
 class Sleeps:
-    """The durations of started timers, in seconds; a test lets a timer fire."""
+    """The durations of started timers, in seconds. A test fires a timer."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.started: list[float] = []
@@ -60,7 +63,7 @@ class Sleeps:
             raise
 
     async def fire(self) -> None:
-        """Let the timer fire that runs."""
+        """Fire the running timer."""
         self._fire.set()
         await settle()
         self._fire.clear()
@@ -86,10 +89,10 @@ class Sleeps:
         "an earlier one",
         "none any more",
         "again after none",
-        "one that is late",
+        "a late timer",
     ],
 )
-async def test_a_timer_that_fires_no_later_than_wanted_is_kept(
+async def test_a_timer_that_fires_early_enough_is_kept(
     monkeypatch: pytest.MonkeyPatch,
     wanted: list[int | None],
     started: list[float],
@@ -104,7 +107,7 @@ async def test_a_timer_that_fires_no_later_than_wanted_is_kept(
     timer.cancel()
 
 
-async def test_a_timer_calls_once_and_the_next_one_is_another(
+async def test_a_timer_fires_once_and_can_be_started_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sleeps, passes = Sleeps(monkeypatch), list[str]()
@@ -116,11 +119,11 @@ async def test_a_timer_calls_once_and_the_next_one_is_another(
     assert (passes, len(sleeps.started), sleeps.cancelled) == (["pass", "pass"], 2, [])
 
 
-# --- entities that do not run --------------------------------------------------------------------
+# Entities that do not run
 
 
 class Awaited:
-    """The awaited entities; a test lets an entity start."""
+    """The awaited entities. A test lets an entity start."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[str] = []
@@ -141,7 +144,9 @@ class Awaited:
         await settle()
 
 
-async def test_an_entity_is_waited_for_once_until_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_for_an_entity_runs_once_until_the_entity_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     awaited, context = Awaited(monkeypatch), a_context()
     entities = AwaitedEntities(context)
     for workflow_id in ("a", "b", "a"):
@@ -158,7 +163,9 @@ async def test_an_entity_is_waited_for_once_until_it_runs(monkeypatch: pytest.Mo
     assert ("a" in entities, "b" in entities) == (False, False)
 
 
-async def test_only_the_waits_that_are_kept_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_retained_waits_continue(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     awaited, context = Awaited(monkeypatch), a_context()
     entities = AwaitedEntities(context)
     for workflow_id in ("a", "b", "c"):
@@ -171,15 +178,19 @@ async def test_only_the_waits_that_are_kept_go_on(monkeypatch: pytest.MonkeyPatc
     assert not context.queued
     entities.stop("b")
     await settle()
-    assert (awaited.asked, "b" in entities, context.queued) == (["a", "b", "c"], False, False)
+    assert (awaited.asked, "b" in entities, context.queued) == (
+        ["a", "b", "c"],
+        False,
+        False,
+    )
 
 
-# --- work that may become pointless --------------------------------------------------------------
+# Work that may become pointless
 
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Conditions are looked at again and again; one with a time limit is looked at a few times."""
+    """Poll conditions. A condition with a time limit is polled a few times."""
 
     async def wait_condition(holds: Callable[[], bool], **options: Any) -> None:
         for turn in range(1_000):
@@ -194,10 +205,17 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Work:
-    """Work that takes some turns, and, when it is cancelled, some turns to end."""
+    """Work that takes some event loop turns, and some more to end when it is cancelled."""
 
-    def __init__(self, turns: int, turns_to_end: int = 0, *, error: bool = False) -> None:
-        self.turns, self.turns_to_end, self.error, self.ended = turns, turns_to_end, error, False
+    def __init__(
+        self, turns: int, turns_to_end: int = 0, *, error: bool = False
+    ) -> None:
+        self.turns, self.turns_to_end, self.error, self.ended = (
+            turns,
+            turns_to_end,
+            error,
+            False,
+        )
 
     async def run(self) -> str:
         try:
@@ -230,15 +248,15 @@ class Work:
     ],
     ids=[
         "it ends",
-        "it is stopped before it begins",
+        "it is cancelled before it starts",
         "it is stopped",
         "it takes a while to stop",
-        "whoever forces does not wait for that",
-        "it stops in time for one who forces",
+        "a forced cancellation does not wait for that",
+        "it stops in time for a forced cancellation",
         "it fails when it is stopped",
     ],
 )
-async def test_work_gives_its_result_unless_it_is_stopped(
+async def test_work_returns_its_result_unless_it_is_cancelled(
     *, work: Work, stops_at: int | None, forced: str, result: str | None, ended: bool
 ) -> None:
     turns = itertools.count()

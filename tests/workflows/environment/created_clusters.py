@@ -1,4 +1,7 @@
-"""A control plane with two clouds: fakes that hand out the clusters of a testbed, whose API servers take the tokens of these clouds."""
+"""A control plane with two fake clouds that hand out the clusters of a testbed.
+
+Their API servers accept the tokens of these clouds.
+"""
 
 import asyncio
 import base64
@@ -19,9 +22,9 @@ from api_types import labels
 from api_types.clock import utc_now
 from api_types.pins.charts import CLUSTER_AUTOSCALER
 from api_types.settings import SecretSettings, Settings
-from testbed.clouds.aws.fake import FakeAws
-from testbed.clouds.gcp.fake import FakeGoogle
-from testbed.clouds.gcp.services.world import Endpoint
+from fakes.aws.fake import FakeAws
+from fakes.gcp.fake import FakeGoogle
+from fakes.gcp.services.world import GcpEndpoint
 from testbed.cluster.pki import Authority
 from testbed.fleet.fleet_file import FleetFile
 from testbed.running import Running
@@ -33,53 +36,100 @@ from tests.environment.stack_charts import stack_charts
 from tests.environment.summary import Summary
 from tests.secrecy.environment.canaries import Canaries, decoded, texts_of
 from tests.workflows.environment import worker_at_fake_clouds as at_fake_clouds
-from tests.workflows.environment.harness import ControlPlane, Json, a_worker, connected, eventually, message
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    a_worker,
+    connected,
+    eventually,
+    message,
+)
 from tests.workflows.environment.replaying import replay_all
 
 GKE, EKS, BARE = "eemshaven", "columbus", "groningen"
-"""The clusters, by the cloud that they are created at; the last one is at GKE too, and gets its serving stack from its InferenceCluster."""
+"""The clusters, keyed by their cloud.
+
+The last one is at GKE too, and its InferenceCluster installs its serving stack.
+"""
 REGIONS = {GKE: "europe-west4", EKS: "us-east-2", BARE: "europe-west4"}
 API = "modelplane.ai/v1alpha1"
 STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CLOUD_SECONDS = 240
-"""All objects of a cloud one after the other, on a machine that does other things too."""
+"""Seconds for all objects of a cloud in sequence, on a loaded machine."""
 BALANCER = "/api/v1/namespaces/default/services/web"
 _BALANCER_FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
-_DEVICE = {"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com"}
-_G2 = {"machineType": "g2-standard-8", "diskSizeGb": 200, "accelerator": {"type": "nvidia-l4", "count": 1}}
-_G6 = {"instanceType": "g6.2xlarge", "diskSizeGb": 200, "accelerator": {"type": "nvidia-l4", "count": 1}}
+_DEVICE = {
+    "name": "gpu",
+    "driver": "gpu.nvidia.com",
+    "deviceClassName": "gpu.nvidia.com",
+}
+_G2 = {
+    "machineType": "g2-standard-8",
+    "diskSizeGb": 200,
+    "accelerator": {"type": "nvidia-l4", "count": 1},
+}
+_G6 = {
+    "instanceType": "g6.2xlarge",
+    "diskSizeGb": 200,
+    "accelerator": {"type": "nvidia-l4", "count": 1},
+}
 _NODES: dict[str, Json] = {
     GKE: {"provider": "GKE", "gke": _G2},
     EKS: {"provider": "EKS", "eks": _G6},
     BARE: {"provider": "GKE", "gke": _G2},
 }
-# A part of every kubeconfig, and the beginnings of the tokens of both clouds.
-WORDS = ("current-context", "client-key-data", "certificate-authority-data", "ya29.", "k8s-aws-v1.", "BEGIN PRIVATE KEY")
+# A part of every kubeconfig, and the prefixes of the tokens of both clouds.
+WORDS = (
+    "current-context",
+    "client-key-data",
+    "certificate-authority-data",
+    "ya29.",
+    "k8s-aws-v1.",
+    "BEGIN PRIVATE KEY",
+)
 
 
 def a_class(cluster: str) -> Json:
-    """The class of a cluster's GPU nodes."""
+    """Return the class of a cluster's GPU nodes."""
     spec = {"provisioning": _NODES[cluster], "devices": [_DEVICE]}
-    return {"apiVersion": API, "kind": "InferenceClass", "metadata": {"name": f"{cluster}-l4"}, "spec": spec}
+    return {
+        "apiVersion": API,
+        "kind": "InferenceClass",
+        "metadata": {"name": f"{cluster}-l4"},
+        "spec": spec,
+    }
 
 
 def a_cluster(cluster: str, **annotations: str) -> Json:
-    """A cluster that is to be created."""
+    """Return the manifest of a cluster to create."""
     source, region = _NODES[cluster]["provider"], REGIONS[cluster]
     zone = f"{region}a" if source == "EKS" else f"{region}-a"
     external = {} if cluster == BARE else {labels.STACK: "external"}
-    pool = {"name": "l4", "className": f"{cluster}-l4", "nodeCount": 1, "maxNodeCount": 2, "zones": [zone]}
+    pool = {
+        "name": "l4",
+        "className": f"{cluster}-l4",
+        "nodeCount": 1,
+        "maxNodeCount": 2,
+        "zones": [zone],
+    }
     return {
         "apiVersion": API,
         "kind": "InferenceCluster",
-        "metadata": {"name": cluster, "labels": {"tier": cluster}, "annotations": {labels.ROUTING: "service", **external, **annotations}},
-        "spec": {"cluster": {"source": source, source.lower(): {"region": region}}, "nodePools": [pool]},
+        "metadata": {
+            "name": cluster,
+            "labels": {"tier": cluster},
+            "annotations": {labels.ROUTING: "service", **external, **annotations},
+        },
+        "spec": {
+            "cluster": {"source": source, source.lower(): {"region": region}},
+            "nodePools": [pool],
+        },
     }
 
 
 @dataclass
 class CreatedClusters:
-    """The control plane, the clouds, and all that must be seen nowhere."""
+    """The control plane, the clouds, and the secrets that must appear nowhere."""
 
     plane: ControlPlane
     google: FakeGoogle
@@ -90,62 +140,109 @@ class CreatedClusters:
     canaries: Canaries = field(default_factory=Canaries)
 
     async def create(self, cluster: str) -> None:
-        """Want a cluster, at a cloud that has nothing."""
+        """Apply a cluster, at a cloud without objects."""
         if cluster == EKS:
             self.aws.reset()
         else:
             self.google.reset()
-        # A testbed's control plane outlives the cluster that it is handed out for; its cloud would have deleted this with it.
+        # A testbed's control plane outlives its created cluster. A real cloud would
+        # have deleted these objects with the cluster.
         for name in ("modelplane-rwx", "modelplane-rwx-efs"):
             self.plane.call(cluster, "DELETE", f"{STORAGE_CLASSES}/{name}")
         await self.plane.apply(a_class(cluster))
         await self.plane.apply(a_cluster(cluster))
 
     async def ready(self, cluster: str) -> Json:
-        """Wait until a cluster is Ready, objects of its cloud, connection, stack and gateway."""
+        """Wait until a cluster is Ready: cloud objects, connection, stack and gateway."""
         return await self.plane.ready("InferenceCluster", cluster, within=CLOUD_SECONDS)
 
     def writes_of_deletion(self, cluster: str) -> list[str]:
-        """What was deleted at a cluster's cloud, in the order of the calls."""
+        """Return the deletions at a cluster's cloud, in the order of the calls."""
         if cluster != EKS:
             return self.google.ledger().deletions()
         verbs = ("Delete", "Release", "Terminate", "Detach", "Disassociate", "Revoke")
-        return [f"{each.operation} {each.parameters}" for each in self.aws.ledger() if each.effective and each.operation.startswith(verbs)]
+        return [
+            f"{each.operation} {each.parameters}"
+            for each in self.aws.ledger()
+            if each.effective and each.operation.startswith(verbs)
+        ]
 
     async def until_called(self, cluster: str, call: str) -> None:
-        """Wait until something had its effect at a cluster's cloud."""
+        """Wait until a call took effect at a cluster's cloud."""
 
         async def look() -> int:
-            return len(self.google.ledger().calls(call, effective=True)) if cluster != EKS else self.aws.made(call)
+            return (
+                len(self.google.ledger().calls(call, effective=True))
+                if cluster != EKS
+                else self.aws.made(call)
+            )
 
-        await eventually(look, bool, within=CLOUD_SECONDS, longest_pause=0.1, what=f"{call} at the cloud of {cluster}")
+        await eventually(
+            look,
+            bool,
+            within=CLOUD_SECONDS,
+            longest_pause=0.1,
+            what=f"{call} at the cloud of {cluster}",
+        )
 
     def remains(self, cluster: str) -> list[str]:
-        """What exists at a cluster's cloud beside what was there at first."""
+        """Return the objects at a cluster's cloud that were not there at first."""
         return self.aws.remains() if cluster == EKS else self.google.remains()
 
     def add_load_balancer(self, cluster: str) -> None:
-        """Have a Service with a load balancer, as a user or a stack does; its controller is the test."""
-        metadata = {"name": "web", "namespace": "default", "finalizers": [_BALANCER_FINALIZER]}
-        spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": "web"}}
-        body = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
+        """Create a Service with a load balancer, as a user or a stack does.
+
+        The test plays its controller.
+        """
+        metadata = {
+            "name": "web",
+            "namespace": "default",
+            "finalizers": [_BALANCER_FINALIZER],
+        }
+        spec = {
+            "type": "LoadBalancer",
+            "ports": [{"port": 80}],
+            "selector": {"app": "web"},
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": spec,
+        }
         self.plane.call(cluster, "POST", "/api/v1/namespaces/default/services", body)
 
     def remove_load_balancer(self, cluster: str) -> None:
-        """Delete the Service, as its user does, and let its controller be done with the load balancer."""
+        """Delete the Service as its user, and remove its load balancer as its controller."""
         self.plane.call(cluster, "DELETE", BALANCER)
-        self.plane.call(cluster, "PATCH", BALANCER, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+        self.plane.call(
+            cluster,
+            "PATCH",
+            BALANCER,
+            {"metadata": {"finalizers": None}},
+            "application/merge-patch+json",
+        )
 
     async def until_deletion_says(self, cluster: str, text: str) -> None:
-        """Wait until a deletion says what it waits for."""
-        await self.plane.until("InferenceCluster", cluster, lambda seen: text in message(seen, "Deleting"))
+        """Wait until the deletion's message contains this text."""
+        await self.plane.until(
+            "InferenceCluster", cluster, lambda seen: text in message(seen, "Deleting")
+        )
 
     async def secrets_seen(self) -> list[str]:
-        """Name every place in which a credential, a token or a kubeconfig shows."""
-        self.canaries.values |= {f"token {number}": each for number, each in enumerate(self.google.tokens())}
+        """Return every place in which a credential, a token or a kubeconfig appears."""
+        self.canaries.values |= {
+            f"token {number}": each for number, each in enumerate(self.google.tokens())
+        }
         found = []
         async for place, text in self._places():
-            found += [f"{what} in {place}" for what in (*self.canaries.seen_in(text), *(word for word in WORDS if word in text))]
+            found += [
+                f"{what} in {place}"
+                for what in (
+                    *self.canaries.seen_in(text),
+                    *(word for word in WORDS if word in text),
+                )
+            ]
         return found
 
     async def _places(self) -> AsyncIterator[tuple[str, str]]:
@@ -153,12 +250,21 @@ class CreatedClusters:
         async for run in self.plane.client.list_workflows():
             handle = self.plane.client.get_workflow_handle(run.id, run_id=run.run_id)
             description = await handle.describe()
-            trees = {"history": (await handle.fetch_history()).to_json_dict(), "description": MessageToDict(description.raw_description)}
+            trees = {
+                "history": (await handle.fetch_history()).to_json_dict(),
+                "description": MessageToDict(description.raw_description),
+            }
             for what, tree in trees.items():
                 yield f"{what} of {run.id}", json.dumps(tree)
-                yield f"payloads of the {what} of {run.id}", "\n".join(await decoded(tree, codec))
+                yield (
+                    f"payloads of the {what} of {run.id}",
+                    "\n".join(await decoded(tree, codec)),
+                )
             if description.status is WorkflowExecutionStatus.RUNNING:
-                yield f"description of {run.id}", json.dumps(await handle.query("describe")) if "/" in run.id else ""
+                yield (
+                    f"description of {run.id}",
+                    json.dumps(await handle.query("describe")) if "/" in run.id else "",
+                )
         for file, text in texts_of(self.folder / "logs", without=[]):
             yield file.name, text
 
@@ -166,25 +272,46 @@ class CreatedClusters:
 def _fleet(google: FakeGoogle, aws: FakeAws) -> str:
     reviews = {GKE: google.review_url, EKS: aws.review_url, BARE: google.review_url}
     pools = [{"name": "l4", "class": "l4", "nodes": 2}]
-    clusters = [{"name": name, "tokenReview": url, "stack": name != BARE, "pools": pools} for name, url in reviews.items()]
-    return str(yaml.safe_dump({"classes": {"l4": {"devices": [_DEVICE]}}, "clusters": clusters, "control": False}))
+    clusters = [
+        {"name": name, "tokenReview": url, "stack": name != BARE, "pools": pools}
+        for name, url in reviews.items()
+    ]
+    return str(
+        yaml.safe_dump(
+            {
+                "classes": {"l4": {"devices": [_DEVICE]}},
+                "clusters": clusters,
+                "control": False,
+            }
+        )
+    )
 
 
 def _authority(home: Path, cluster: str) -> str:
-    return base64.b64encode(Authority(home / "clusters" / cluster / "pki").ca.read_bytes()).decode()
+    return base64.b64encode(
+        Authority(home / "clusters" / cluster / "pki").ca.read_bytes()
+    ).decode()
 
 
-def _google_endpoint(server: str, authority: str) -> Endpoint:
-    return Endpoint(server.removeprefix("https://"), authority)
+def _google_endpoint(server: str, authority: str) -> GcpEndpoint:
+    return GcpEndpoint(server.removeprefix("https://"), authority)
 
 
 @asynccontextmanager
-async def created_clusters(folder: Path, kube: Callable[[Any], Any], summary: Summary) -> AsyncIterator[CreatedClusters]:
-    """Start it all; at the end every run that was made is replayed."""
+async def created_clusters(
+    folder: Path, kube: Callable[[Any], Any], summary: Summary
+) -> AsyncIterator[CreatedClusters]:
+    """Start the control plane and the clouds. At the end, replay every workflow run."""
     with ExitStack() as stack:
         handed_out: dict[str, tuple[str, str]] = {}
         google = stack.enter_context(FakeGoogle())
-        aws = stack.enter_context(FakeAws(REGIONS[EKS], role="provisioner", on_cluster_ready=lambda _: handed_out[EKS]))
+        aws = stack.enter_context(
+            FakeAws(
+                REGIONS[EKS],
+                role="provisioner",
+                on_cluster_ready=lambda _: handed_out[EKS],
+            )
+        )
         home = folder / "home"
         home.mkdir(parents=True)
         file = home / "fleet.yaml"
@@ -192,17 +319,33 @@ async def created_clusters(folder: Path, kube: Callable[[Any], Any], summary: Su
         owner = Testbed(home, FleetFile.load(file))
         stack.callback(owner.down)
         running: Running = await asyncio.to_thread(started, owner, summary)
-        handed_out |= {name: (each.server, _authority(home, name)) for name, each in running.clusters.items()}
-        google.connect(lambda name: _google_endpoint(*handed_out[name.rpartition("/")[2].rpartition("-")[0]]))
+        handed_out |= {
+            name: (each.server, _authority(home, name))
+            for name, each in running.clusters.items()
+        }
+        google.connect(
+            lambda name: _google_endpoint(
+                *handed_out[name.rpartition("/")[2].rpartition("-")[0]]
+            )
+        )
         autoscaler = chart(CLUSTER_AUTOSCALER.chart, CLUSTER_AUTOSCALER.version)
         charts = stack.enter_context(ChartRepository(*stack_charts(), autoscaler))
-        envoy = EnvoyStandIn(running.clusters[BARE].server, Authority(home / "clusters" / BARE / "pki"))
+        envoy = EnvoyStandIn(
+            running.clusters[BARE].server, Authority(home / "clusters" / BARE / "pki")
+        )
         stack.enter_context(envoy.running())
         logs, secrets = folder / "logs", folder / "secrets"
         logs.mkdir()
         store = secret_store(Settings(secrets=SecretSettings(directory=secrets)))
-        for name, credential in (("gke-default", google.credential), ("eks-default", aws.credential.text)):
-            await store.put(StoredSecret(labels.SYSTEM_NAMESPACE, name, {"credentials": credential.encode()}))
+        for name, credential in (
+            ("gke-default", google.credential),
+            ("eks-default", aws.credential.text),
+        ):
+            await store.put(
+                StoredSecret(
+                    labels.SYSTEM_NAMESPACE, name, {"credentials": credential.encode()}
+                )
+            )
         settings = {
             at_fake_clouds.AWS: aws.url,
             at_fake_clouds.GRPC: google.grpc_target,
@@ -211,23 +354,45 @@ async def created_clusters(folder: Path, kube: Callable[[Any], Any], summary: Su
             "MODELPLANE_STACK__CHART_MIRROR": charts.url,
         }
         began = utc_now()
-        with a_worker(running.temporal_address, secrets, logs / "worker.log", at_fake_clouds.MODULE, **settings) as worker:
+        with a_worker(
+            running.temporal_address,
+            secrets,
+            logs / "worker.log",
+            at_fake_clouds.MODULE,
+            **settings,
+        ) as worker:
             async with connected(running) as client:
-                world = CreatedClusters(ControlPlane(client, running, worker, kube), google, aws, owner, envoy, folder)
-                keys = {"private key": json.loads(google.credential)["private_key"], "secret key": aws.credential.secret_key}
-                world.canaries.values |= keys | {"session token": aws.credential.session_token or ""}
+                world = CreatedClusters(
+                    ControlPlane(client, running, worker, kube),
+                    google,
+                    aws,
+                    owner,
+                    envoy,
+                    folder,
+                )
+                keys = {
+                    "private key": json.loads(google.credential)["private_key"],
+                    "secret key": aws.credential.secret_key,
+                }
+                world.canaries.values |= keys | {
+                    "session token": aws.credential.session_token or ""
+                }
                 yield world
                 await replay_all(client, began, folder)
 
 
 async def until_gone(world: CreatedClusters, cluster: str) -> None:
-    """Wait until a cluster has ended, and its CloudCluster with it."""
+    """Wait until a cluster and its CloudCluster have ended."""
     await world.plane.gone("InferenceCluster", cluster, within=CLOUD_SECONDS)
 
     async def running() -> list[str]:
         return [
             run.id
-            async for run in world.plane.client.list_workflows(f'ExecutionStatus = "Running" AND WorkflowId STARTS_WITH "cloud/{cluster}/"')
+            async for run in world.plane.client.list_workflows(
+                f'ExecutionStatus = "Running" AND WorkflowId STARTS_WITH "cloud/{cluster}/"'
+            )
         ]
 
-    await eventually(running, lambda found: found == [], what="the end of the CloudCluster")
+    await eventually(
+        running, lambda found: found == [], what="the end of the CloudCluster"
+    )

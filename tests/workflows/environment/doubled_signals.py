@@ -1,4 +1,7 @@
-"""Connections that deliver every signal three times: at once, again at once, and late, as after an attempt whose confirmation was lost."""
+"""Connections that deliver every signal three times.
+
+Twice at once, and again late, like a retry after a lost confirmation.
+"""
 
 import asyncio
 from collections import Counter
@@ -6,22 +9,28 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from temporalio.client import Interceptor, OutboundInterceptor, SignalWorkflowInput, StartWorkflowInput, WorkflowHandle
+from temporalio.client import (
+    Interceptor,
+    OutboundInterceptor,
+    SignalWorkflowInput,
+    StartWorkflowInput,
+    WorkflowHandle,
+)
 from temporalio.service import RPCError
 
-from client.temporal.queries import RetriedQueries
+from fleet_client.temporal.queries import RetriedQueries
 
 LATE_SECONDS = 1.5
 
 
 class DoubledSignals(RetriedQueries):
-    """What was signalled is counted by name."""
+    """Count the signals by name."""
 
     def __init__(self, sent: Counter[str]) -> None:
         super().__init__()
         self._sent = sent
 
-    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002 - the SDK's name
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002
         return _Doubling(super().intercept_client(next), self._sent)
 
 
@@ -29,10 +38,10 @@ class _Doubling(OutboundInterceptor):
     def __init__(self, inner: OutboundInterceptor, sent: Counter[str]) -> None:
         super().__init__(inner)
         self._sent = sent
-        # Kept, or they could be garbage collected before they ran.
+        # References keep the tasks from being garbage collected before they run.
         self._late: set[asyncio.Task[None]] = set()
 
-    async def signal_workflow(self, input: SignalWorkflowInput) -> None:  # noqa: A002 - the SDK's name
+    async def signal_workflow(self, input: SignalWorkflowInput) -> None:  # noqa: A002
         await super().signal_workflow(input)
         self._sent[input.signal] += 1
         await self._repeat(input)
@@ -40,7 +49,10 @@ class _Doubling(OutboundInterceptor):
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
-    async def start_workflow(self, input: StartWorkflowInput) -> WorkflowHandle[Any, Any]:  # noqa: A002 - the SDK's name
+    async def start_workflow(
+        self,
+        input: StartWorkflowInput,  # noqa: A002
+    ) -> WorkflowHandle[Any, Any]:
         handle = await super().start_workflow(input)
         if input.start_signal:
             self._sent[input.start_signal] += 1
@@ -48,7 +60,7 @@ class _Doubling(OutboundInterceptor):
         return handle
 
     async def _repeat(self, sent: SignalWorkflowInput) -> None:
-        # Its receiver may have ended with the first one.
+        # Its receiver may have ended after the first delivery.
         with suppress(RPCError):
             await super().signal_workflow(sent)
 
@@ -58,5 +70,5 @@ class _Doubling(OutboundInterceptor):
 
 
 def doubling(sent: Counter[str]) -> Callable[[], Interceptor]:
-    """Give what makes such connections."""
+    """Return a factory of such interceptors."""
     return lambda: DoubledSignals(sent)

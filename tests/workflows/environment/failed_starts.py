@@ -1,4 +1,4 @@
-"""Workflows that end because they refuse what they were started with."""
+"""Workflows that end because they reject their arguments."""
 
 import asyncio
 from typing import Any
@@ -7,12 +7,15 @@ import pytest
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.exceptions import ApplicationError
 
-# A run that cannot fail would be asked for ever.
+# Limits the wait for a run that does not fail.
 WITHIN_SECONDS = 240
 
 
 async def refusal_of(handle: WorkflowHandle[Any, Any]) -> str:
-    """Wait until a workflow has failed; gives what it says. It is not started again, whatever retry its starter asks for."""
+    """Wait until a workflow has failed; return its message.
+
+    Check that it is not started again, whatever retry policy its starter set.
+    """
     with pytest.raises(WorkflowFailureError) as failed:
         await asyncio.wait_for(handle.result(), WITHIN_SECONDS)
     cause = failed.value.cause

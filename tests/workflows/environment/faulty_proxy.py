@@ -1,8 +1,9 @@
-"""An unreliable connection to a Kubernetes API server: a proxy that fails requests by a plan, loses responses and resets connections.
+"""An unreliable connection to a Kubernetes API server.
 
-It speaks HTTPS under a certificate of its own and has a kubeconfig of its own, so a worker takes it for the cluster. Every request
-that it does not fail reaches the real API server under the administrator's credential. Draws come from a seed, so that a run can be
-repeated.
+A proxy that fails requests by a plan, loses responses and resets connections. It serves
+HTTPS with its own certificate and has its own kubeconfig, so a worker uses it like the
+cluster. It forwards all other requests to the real API server with the administrator's
+credential. Its random choices come from a seed, so that a run can be repeated.
 """
 
 import asyncio
@@ -32,13 +33,22 @@ from api_types.clock import utc_now
 from testbed.running import ClusterRunning
 from tests.random_cases import generator
 
-# Not the proxy's to pass on: they describe one connection, and there are two.
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "host", "authorization", "content-length"})
+# Hop-by-hop headers: each describes one of the two connections.
+_HOP_BY_HOP = frozenset(
+    {
+        "connection",
+        "keep-alive",
+        "transfer-encoding",
+        "host",
+        "authorization",
+        "content-length",
+    }
+)
 _CHUNK_BYTES = 1 << 16
 
 
 class Fault(Enum):
-    """What may happen to a request."""
+    """The ways in which a request can fail."""
 
     CONFLICT = HTTPStatus.CONFLICT
     INVALID = HTTPStatus.UNPROCESSABLE_ENTITY
@@ -48,8 +58,14 @@ class Fault(Enum):
     LOST_ANSWER = "the request is served, but its response never arrives"
 
 
-TRANSIENT = (Fault.CONFLICT, Fault.THROTTLED, Fault.ERROR, Fault.RESET, Fault.LOST_ANSWER)
-"""Those that a retry overcomes."""
+TRANSIENT = (
+    Fault.CONFLICT,
+    Fault.THROTTLED,
+    Fault.ERROR,
+    Fault.RESET,
+    Fault.LOST_ANSWER,
+)
+"""Faults that a retry overcomes."""
 
 _REASONS = {
     Fault.CONFLICT: "Conflict",
@@ -60,7 +76,7 @@ _REASONS = {
 
 
 class Request(NamedTuple):
-    """What a plan decides on. `path` is without the query."""
+    """The input of a plan. `path` has no query."""
 
     method: str
     path: str
@@ -72,7 +88,10 @@ Plan = Callable[[Request], Fault | None]
 
 @dataclass
 class RandomFaults:
-    """A share of all requests fails, each in a way that is drawn. Watches break, but are never refused."""
+    """Fail a share of all requests, each in a random way.
+
+    Watches break, but are never refused.
+    """
 
     share: float
     faults: tuple[Fault, ...] = TRANSIENT
@@ -81,7 +100,7 @@ class RandomFaults:
         self._chance = generator()
 
     def __call__(self, request: Request) -> Fault | None:
-        """Draw for one request."""
+        """Choose a fault for one request."""
         draw, fault = self._chance.random(), self._chance.choice(self.faults)
         if draw >= self.share:
             return None
@@ -90,7 +109,7 @@ class RandomFaults:
 
 @dataclass
 class Always:
-    """Every request of a kind in one namespace fails in the same way."""
+    """Fail every request of a kind in one namespace in the same way."""
 
     fault: Fault
     method: str
@@ -98,14 +117,17 @@ class Always:
     resource: str
 
     def __call__(self, request: Request) -> Fault | None:
-        """Give the fault for a request of that kind."""
-        found = request.method == self.method and f"/namespaces/{self.namespace}/{self.resource}/" in request.path
+        """Return the fault if the request matches."""
+        found = (
+            request.method == self.method
+            and f"/namespaces/{self.namespace}/{self.resource}/" in request.path
+        )
         return self.fault if found else None
 
 
 @dataclass
 class FaultyProxy:
-    """One running proxy; `served` counts requests."""
+    """A running proxy. `served` counts requests."""
 
     cluster: ClusterRunning
     served: int = 0
@@ -118,14 +140,19 @@ class FaultyProxy:
     _plans: list[tuple[Plan, Counter[Fault]]] = field(default_factory=list)
 
     def kubeconfig(self) -> bytes:
-        """Give a kubeconfig that leads here."""
-        server = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority-data": _base64(self._authority)}
+        """Return a kubeconfig for the proxy."""
+        server = {
+            "server": f"https://127.0.0.1:{self.port}",
+            "certificate-authority-data": _base64(self._authority),
+        }
         document = {
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "faulty",
             "clusters": [{"name": "faulty", "cluster": server}],
-            "contexts": [{"name": "faulty", "context": {"cluster": "faulty", "user": "faulty"}}],
+            "contexts": [
+                {"name": "faulty", "context": {"cluster": "faulty", "user": "faulty"}}
+            ],
             "users": [{"name": "faulty", "user": {"token": "known-to-the-proxy-only"}}],
         }
         text: str = yaml.safe_dump(document)
@@ -133,7 +160,10 @@ class FaultyProxy:
 
     @contextlib.asynccontextmanager
     async def failing(self, plan: Plan) -> AsyncIterator[Counter[Fault]]:
-        """Let requests fail while the body runs, beside what fails by other plans; gives a count of what this one did."""
+        """Fail requests by this plan, besides other plans, while the body runs.
+
+        Yield the counts of its faults.
+        """
         entry = (plan, Counter[Fault]())
         self._plans.append(entry)
         try:
@@ -143,7 +173,7 @@ class FaultyProxy:
 
     @contextlib.asynccontextmanager
     async def unreachable(self) -> AsyncIterator[None]:
-        """Break every connection and take no new one while the body runs."""
+        """Break every connection and accept no new one while the body runs."""
         assert self._site
         await self._site.stop()
         self._break_connections()
@@ -153,21 +183,28 @@ class FaultyProxy:
             await self._listen()
 
     async def start(self, folder: Path) -> None:
-        """Serve on a free port; key and certificate are written to `folder` until they are loaded."""
+        """Serve on a free port.
+
+        The key and the certificate are in `folder` only until they are loaded.
+        """
         self._authority, self._tls = _certificate(folder)
         self._upstream = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=_administrator(self.cluster, folder), limit=0),
+            connector=aiohttp.TCPConnector(
+                ssl=_administrator(self.cluster, folder), limit=0
+            ),
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         )
         app = web.Application(client_max_size=1 << 24)
         app.router.add_route("*", "/{path:.*}", self._serve)
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1
+        )
         await self._runner.setup()
         await self._listen()
 
     async def stop(self) -> None:
-        """Stop serving, and close all connections."""
+        """Stop serving and close all connections."""
         self._break_connections()
         if self._runner:
             await self._runner.cleanup()
@@ -175,7 +212,7 @@ class FaultyProxy:
             await self._upstream.close()
 
     def _break_connections(self) -> None:
-        """Break them all, those among them that wait for their next request."""
+        """Break all connections, including idle ones."""
         assert self._runner
         assert self._runner.server
         for connection in self._runner.server.connections:
@@ -184,13 +221,21 @@ class FaultyProxy:
 
     async def _listen(self) -> None:
         assert self._runner
-        self._site = web.TCPSite(self._runner, "127.0.0.1", self.port, ssl_context=self._tls, reuse_address=True)
+        self._site = web.TCPSite(
+            self._runner,
+            "127.0.0.1",
+            self.port,
+            ssl_context=self._tls,
+            reuse_address=True,
+        )
         await self._site.start()
         ((_, self.port),) = self._runner.addresses
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         self.served += 1
-        received = Request(request.method, request.path, request.query.get("watch") == "true")
+        received = Request(
+            request.method, request.path, request.query.get("watch") == "true"
+        )
         fault = self._fault_for(received)
         if fault in _REASONS:
             return _refusal(fault)
@@ -207,14 +252,27 @@ class FaultyProxy:
 
     async def _forward(self, request: web.Request, *, lose: bool) -> web.StreamResponse:
         assert self._upstream
-        sent = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        sent = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _HOP_BY_HOP
+        }
         body = await request.read() or None
         try:
-            async with self._upstream.request(request.method, self.cluster.server + request.path_qs, headers=sent, data=body) as answer:
+            async with self._upstream.request(
+                request.method,
+                self.cluster.server + request.path_qs,
+                headers=sent,
+                data=body,
+            ) as answer:
                 if lose:
                     await answer.read()
                     return _cut(request)
-                kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+                kept = {
+                    name: value
+                    for name, value in answer.headers.items()
+                    if name.lower() not in _HOP_BY_HOP
+                }
                 response = web.StreamResponse(status=answer.status, headers=kept)
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
@@ -222,13 +280,15 @@ class FaultyProxy:
                 await response.write_eof()
                 return response
         except (aiohttp.ClientError, ConnectionError):
-            # The real server is not there, or the caller has closed the connection.
+            # The real server is down, or the caller has closed the connection.
             return _cut(request)
 
 
 @contextlib.asynccontextmanager
-async def faulty_proxy(cluster: ClusterRunning, folder: Path) -> AsyncIterator[FaultyProxy]:
-    """A proxy in front of a cluster for as long as the body runs."""
+async def faulty_proxy(
+    cluster: ClusterRunning, folder: Path
+) -> AsyncIterator[FaultyProxy]:
+    """Run a proxy in front of a cluster while the body runs."""
     proxy = FaultyProxy(cluster)
     await proxy.start(folder)
     try:
@@ -237,9 +297,13 @@ async def faulty_proxy(cluster: ClusterRunning, folder: Path) -> AsyncIterator[F
         await proxy.stop()
 
 
-def both(*plans: Callable[[Request], Fault | None]) -> Callable[[Request], Fault | None]:
-    """Join plans: the first that lets a request fail decides how."""
-    return lambda request: next((fault for plan in plans if (fault := plan(request))), None)
+def both(
+    *plans: Callable[[Request], Fault | None],
+) -> Callable[[Request], Fault | None]:
+    """Join plans. The first plan with a fault wins."""
+    return lambda request: next(
+        (fault for plan in plans if (fault := plan(request))), None
+    )
 
 
 def _refusal(fault: Fault) -> web.Response:
@@ -255,7 +319,12 @@ def _refusal(fault: Fault) -> web.Response:
         "details": {"retryAfterSeconds": 1} if seconds else {},
         "code": code,
     }
-    return web.Response(status=code, headers=seconds, content_type="application/json", text=json.dumps(status))
+    return web.Response(
+        status=code,
+        headers=seconds,
+        content_type="application/json",
+        text=json.dumps(status),
+    )
 
 
 def _cut(request: web.Request) -> web.StreamResponse:
@@ -269,7 +338,10 @@ def _base64(text: str) -> str:
 
 
 def _certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
-    """Make a self-signed certificate for the loopback address; give it as PEM, and the TLS settings of a server that has it."""
+    """Make a self-signed certificate for the loopback address.
+
+    Return its PEM and the TLS settings of a server.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "faulty-proxy")])
     now = utc_now()
@@ -282,11 +354,20 @@ def _certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
         .not_valid_before(now - dt.timedelta(hours=1))
         .not_valid_after(now + dt.timedelta(days=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+            ),
+            critical=False,
+        )
         .sign(key, hashes.SHA256())
     )
     pem = certificate.public_bytes(serialization.Encoding.PEM)
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
     (place := folder / "proxy.pem").touch(mode=0o600)
     place.write_bytes(pem + private)
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -296,7 +377,7 @@ def _certificate(folder: Path) -> tuple[str, ssl.SSLContext]:
 
 
 def _administrator(cluster: ClusterRunning, folder: Path) -> ssl.SSLContext:
-    """Read the administrator's kubeconfig into the TLS settings of a client."""
+    """Convert the administrator's kubeconfig to the TLS settings of a client."""
     document = yaml.safe_load(cluster.kubeconfig.read_text())
     (named,), (user,) = document["clusters"], document["users"]
     authority, *pair = (

@@ -1,8 +1,10 @@
-"""A process that has imported a program, such as the worker, starts nothing, and forks for each run of it.
+"""A process that has imported a program, such as the worker, and forks for each run of it.
 
-Most of a worker's start is imports: seconds of processor time. The rest of the start, from settings to polling, is that of every worker,
-and each is a process of its own that can be killed, stopped and left hanging. All of them hash strings with the seed of the one that
-forks; the process of the tests, which replays their histories, has another.
+Most of a worker's startup time is imports, which take seconds of processor time. Each
+forked worker still reads its settings, connects and polls as usual, and is a process
+that can be killed, stopped and suspended. All forks share the string hash seed of the
+forking process. The process of the tests, which replays their histories, has another
+seed.
 """
 
 import atexit
@@ -20,16 +22,21 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from client.temporal.shutdown import exit_process
+from fleet_client.temporal.shutdown import exit_process
 
 WORKER = "worker"
 
 
 class Forks:
-    """The process that forks, as the process of the tests sees it."""
+    """A handle of the test process on the forking process."""
 
-    def __init__(self, imported: str = WORKER, environment: Mapping[str, str] | None = None) -> None:
-        """Import a module there; `environment`: of its programs, in place of this process's."""
+    def __init__(
+        self, imported: str = WORKER, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Import a module in a new process.
+
+        `environment` replaces this process's environment for its programs.
+        """
         command = [sys.executable, "-m", __name__, imported]
         pipe = subprocess.PIPE
         self._environment = environment
@@ -40,17 +47,35 @@ class Forks:
             stdout=pipe,
             text=True,
         )
-        # Its answers carry no name.
+        # Responses carry no request id.
         self._one_at_a_time = threading.Lock()
         atexit.register(self._end)
 
-    def start(self, settings: dict[str, str], log: Path, module: str = WORKER, arguments: Sequence[str] = ()) -> int:
+    def start(
+        self,
+        settings: dict[str, str],
+        log: Path,
+        module: str = WORKER,
+        arguments: Sequence[str] = (),
+    ) -> int:
         """Start a program with settings in its environment; return its process id."""
         environment = {**(self._environment or os.environ), **settings}
-        return int(self._ask({"environment": environment, "log": str(log), "module": module, "arguments": list(arguments)}))
+        return int(
+            self._ask(
+                {
+                    "environment": environment,
+                    "log": str(log),
+                    "module": module,
+                    "arguments": list(arguments),
+                }
+            )
+        )
 
     def exit_code(self, pid: int) -> int | None:
-        """How a program ended, as `subprocess` says it; None while it runs. It is forgotten by that, so it must not be asked again."""
+        """Return the exit code as `subprocess` defines it, or None while the program runs.
+
+        The code is returned once only.
+        """
         code: int | None = self._ask({"ended": pid})
         return code
 
@@ -68,12 +93,17 @@ class Forks:
 
 @cache
 def forks() -> Forks:
-    """The one of this process, which runs until this process ends. Not to be called first by two threads at once."""
+    """Return the forking process of this process, which runs until this process ends.
+
+    The first call must not race with another thread.
+    """
     return Forks()
 
 
 def serve(imported: str) -> None:
-    """Answer each line of standard input: with the process id of a program, or with how one ended."""
+    """Answer each line of standard input with the process id of a new program, or with
+    the exit code of one.
+    """
     importlib.import_module(imported)
     for line in sys.stdin:
         request = json.loads(line)
@@ -101,7 +131,7 @@ def _fork(request: dict[str, Any]) -> int:
 
 
 def _run(module: str) -> NoReturn:
-    """Run a program in this process, and end it."""
+    """Run a program in this process and exit."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code: Any = 1
     try:
@@ -119,5 +149,5 @@ def _run(module: str) -> NoReturn:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends when the process of the tests does
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the test process
     serve(sys.argv[1])

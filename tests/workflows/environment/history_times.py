@@ -1,4 +1,7 @@
-"""When something happened to a workflow, as the Temporal server wrote it down: that no test is looking just then makes nothing later."""
+"""The times of workflow events as the Temporal server recorded them.
+
+A test that polls late still sees the right times.
+"""
 
 import json
 from collections.abc import Sequence
@@ -19,7 +22,10 @@ class Received(NamedTuple):
 
 
 class Activity(NamedTuple):
-    """An activity in a history, local ones not among them. `completed` is None until it has; `order` and `result` are JSON."""
+    """A non-local activity in a history.
+
+    `completed` is None while it runs; `order` and `result` are JSON.
+    """
 
     name: str
     scheduled: datetime
@@ -29,14 +35,16 @@ class Activity(NamedTuple):
 
 
 class Times(NamedTuple):
-    """The signals and activities of the present run of a workflow, in the order of its history."""
+    """The signals and activities of a workflow's current run, in the order of its history."""
 
     signals: list[Received]
     activities: list[Activity]
 
     def completed(self, name: str) -> list[Activity]:
-        """Give the activities of a type that have completed."""
-        return [each for each in self.activities if each.name == name and each.completed]
+        """Return the completed activities of a type."""
+        return [
+            each for each in self.activities if each.name == name and each.completed
+        ]
 
 
 async def times_of(handle: WorkflowHandle[Any, Any]) -> Times:
@@ -45,14 +53,24 @@ async def times_of(handle: WorkflowHandle[Any, Any]) -> Times:
     for event in (await handle.fetch_history()).events:
         if event.HasField("workflow_execution_signaled_event_attributes"):
             received = event.workflow_execution_signaled_event_attributes
-            signals.append(Received(received.signal_name, _at(event), _json(received.input.payloads)))
+            signals.append(
+                Received(
+                    received.signal_name, _at(event), _json(received.input.payloads)
+                )
+            )
         elif event.HasField("activity_task_scheduled_event_attributes"):
             scheduled = event.activity_task_scheduled_event_attributes
-            activities[event.event_id] = Activity(scheduled.activity_type.name, _at(event), _json(scheduled.input.payloads))
+            activities[event.event_id] = Activity(
+                scheduled.activity_type.name,
+                _at(event),
+                _json(scheduled.input.payloads),
+            )
         elif event.HasField("activity_task_completed_event_attributes"):
             ended = event.activity_task_completed_event_attributes
             number = ended.scheduled_event_id
-            activities[number] = activities[number]._replace(completed=_at(event), result=_json(ended.result.payloads))
+            activities[number] = activities[number]._replace(
+                completed=_at(event), result=_json(ended.result.payloads)
+            )
     return Times(signals, list(activities.values()))
 
 

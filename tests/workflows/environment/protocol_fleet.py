@@ -1,7 +1,9 @@
-"""A fleet that exists by its reports alone: a real Temporal server, the real workers in this process, and no Kubernetes.
+"""A fleet that consists of reports alone.
 
-The scheduler cannot tell it from a fleet of machines. Each cluster's workflow has no spec, so it neither connects nor reports; its reports
-come from here, and the replicas that are placed on it find it and wait for a connection.
+A real Temporal server, the real workers in this process, and no Kubernetes. To the
+scheduler it looks like a fleet of machines. Each cluster's workflow has no spec, so it
+neither connects nor reports. This module sends its reports, and replicas placed on the
+cluster wait for its connection.
 """
 
 import asyncio
@@ -31,24 +33,30 @@ from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import Scale, SetSpec
 from api_types.messages.scheduling import ReportCluster
 from api_types.settings import QueueSettings, Settings, WorkerSettings
-from client.temporal.converter import DATA_CONVERTER
-from client.temporal.queries import RetriedQueries
+from fleet_client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.queries import RetriedQueries
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import SERVER_SETTINGS, TEMPORAL
 from tests.environment.waiting import pauses
-from tests.workflows.environment.harness import WorkerProcess, eventually, worker_process
+from tests.workflows.environment.harness import (
+    WorkerProcess,
+    eventually,
+    worker_process,
+)
 from worker import build_activities, build_workers, register_search_attributes
 
 Json = dict[str, Any]
 
 NAMESPACE = "ml-team"
-# Workers that leave without grace are gone at once; this is far more than they need on a busy machine.
+# Workers without a grace period stop at once. This is far more than they need on a busy
+# machine.
 STOP_SECONDS = 60
 
 # An entity without a worker must not delay a poll for long.
 QUERY_TIMEOUT = timedelta(seconds=5)
-# Not there, no worker in time, no worker ever since, or more questions at once than the server keeps for one workflow.
+# The workflow does not exist, no worker answered in time, the task queue never had a
+# worker, or the server's limit of queries per workflow was reached.
 _UNANSWERED = (
     RPCStatusCode.NOT_FOUND,
     RPCStatusCode.CANCELLED,
@@ -61,31 +69,67 @@ _UNANSWERED = (
 
 @dataclass(frozen=True)
 class ReportedCluster:
-    """One cluster of the fleet: its pools by name, with their nodes."""
+    """One cluster of the fleet: the nodes of each pool by name."""
 
     name: str
     pools: dict[str, int]
 
     def report(self, sequence: int, uid: str = "") -> ReportCluster:
-        """Say it as InferenceCluster would: eight GPUs per node, Ready, with a gateway."""
-        device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
+        """Return the report that InferenceCluster would send.
+
+        Eight GPUs per node, Ready, with a gateway.
+        """
+        device = {
+            "name": "gpu",
+            "claim": "DRA",
+            "driver": "gpu.nvidia.com",
+            "deviceClassName": "gpu.nvidia.com",
+            "count": 8,
+        }
         manifest = {
-            "metadata": {"name": self.name, "uid": uid or f"uid-{self.name}", "labels": {}, "annotations": {}},
-            "spec": {"nodePools": [{"name": pool, "className": "h100", "nodeCount": nodes} for pool, nodes in self.pools.items()]},
+            "metadata": {
+                "name": self.name,
+                "uid": uid or f"uid-{self.name}",
+                "labels": {},
+                "annotations": {},
+            },
+            "spec": {
+                "nodePools": [
+                    {"name": pool, "className": "h100", "nodeCount": nodes}
+                    for pool, nodes in self.pools.items()
+                ]
+            },
             "status": {
-                "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": ""}],
+                "conditions": [
+                    {
+                        "type": "Ready",
+                        "status": "True",
+                        "reason": "Available",
+                        "message": "",
+                    }
+                ],
                 "gateway": {"address": "10.245.0.1"},
-                "gpuPools": [{"name": pool, "nodes": nodes, "devices": [device]} for pool, nodes in self.pools.items()],
+                "gpuPools": [
+                    {"name": pool, "nodes": nodes, "devices": [device]}
+                    for pool, nodes in self.pools.items()
+                ],
             },
         }
-        return ReportCluster(name=self.name, uid=uid or f"uid-{self.name}", sequence=sequence, manifest=manifest)
+        return ReportCluster(
+            name=self.name,
+            uid=uid or f"uid-{self.name}",
+            sequence=sequence,
+            manifest=manifest,
+        )
 
 
-def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor) -> dict[str, Worker]:
-    """The workers that users run, in this process, by task queue.
+def workers_here(
+    client: Client, settings: Settings, threads: ThreadPoolExecutor
+) -> dict[str, Worker]:
+    """Return the workers that users run, in this process, by task queue.
 
-    Without the deadlock detector: it measures wall time, and this process is clients, workers and test at once, on a machine that may be
-    busy.
+    The deadlock detector is off. It measures wall time, and this process runs clients,
+    workers and the test on a machine that may be busy.
     """
     with patch.dict(os.environ, {"TEMPORAL_DEBUG": "1"}):
         return build_workers(client, settings, build_activities(settings), threads)
@@ -93,7 +137,9 @@ def workers_here(client: Client, settings: Settings, threads: ThreadPoolExecutor
 
 @dataclass
 class WorkersHere:
-    """Workers for the two queues of workflows in this process, so that nothing is started anew but they themselves."""
+    """Workers for both workflow task queues in this process, which can restart without
+    any other process.
+    """
 
     address: str
     _workers: dict[asyncio.Task[None], Worker] = field(default_factory=dict)
@@ -104,8 +150,12 @@ class WorkersHere:
 
     @contextlib.asynccontextmanager
     async def without(self, queue: str) -> AsyncIterator[None]:
-        """Serve one of the queues only again when the body has ended."""
-        task, worker = next((task, worker) for task, worker in self._workers.items() if worker.task_queue == queue)
+        """Stop serving one of the queues while the body runs."""
+        task, worker = next(
+            (task, worker)
+            for task, worker in self._workers.items()
+            if worker.task_queue == queue
+        )
         await worker.shutdown()
         await task
         del self._workers[task]
@@ -113,20 +163,27 @@ class WorkersHere:
         await self._serve(queue)
 
     async def _serve(self, *served: str) -> None:
-        settings = Settings(queues=QueueSettings(serve=served), worker=WorkerSettings(graceful_shutdown_seconds=0))
-        threads = ThreadPoolExecutor(max_workers=settings.worker.max_concurrent_activities)
+        settings = Settings(
+            queues=QueueSettings(serve=served),
+            worker=WorkerSettings(graceful_shutdown_seconds=0),
+        )
+        threads = ThreadPoolExecutor(
+            max_workers=settings.worker.max_concurrent_activities
+        )
         workers = workers_here(await _connect(self.address), settings, threads)
         self._threads.append(threads)
-        self._workers |= {asyncio.create_task(worker.run()): worker for worker in workers.values()}
+        self._workers |= {
+            asyncio.create_task(worker.run()): worker for worker in workers.values()
+        }
 
     async def lose(self) -> None:
-        """Stop them where they stand, as far as a process can do that to a part of itself."""
+        """Stop the workers abruptly, as far as a process can do that to a part of itself."""
         for task in self._workers:
             task.cancel()
         await self._until_ended()
 
     async def shut_down(self) -> None:
-        """Stop them in order, so that nothing of theirs is left in this process."""
+        """Stop the workers gracefully, so that no task of theirs remains in this process."""
         await asyncio.gather(*(worker.shutdown() for worker in self._workers.values()))
         await self._until_ended()
 
@@ -144,7 +201,7 @@ class WorkersHere:
 
 @dataclass
 class WorkerApart:
-    """The worker as users run it, a process of its own that is lost by SIGKILL."""
+    """The worker as a separate process, which SIGKILL ends."""
 
     process: WorkerProcess
 
@@ -160,7 +217,10 @@ class WorkerApart:
 
 @dataclass
 class ProtocolFleet:
-    """Server, workers, clusters and what tests do with them. `clients` are connections of their own, as of different users."""
+    """The server, the workers, the clusters and helpers for tests.
+
+    Each of `clients` has its own connection, like different users.
+    """
 
     client: Client
     clients: list[Client]
@@ -169,41 +229,50 @@ class ProtocolFleet:
     _sequence: int = 0
     _uids: dict[str, str] = field(default_factory=dict)
 
-    # --- workers ------------------------------------------------------------------------------------------------------------------
+    # Workers
 
     async def start_workers(self) -> None:
-        """Start the workers that users run, and the scheduler with them."""
+        """Start the workers and the scheduler."""
         await self.workers.start()
         await ensure_scheduler(self.client)
 
     async def lose_workers(self) -> None:
-        """Stop them where they stand: nothing in hand is waited for."""
+        """Stop the workers abruptly, without waiting for their tasks."""
         await self.workers.lose()
 
     async def restart_workers(self) -> None:
-        """Lose them and start others."""
+        """Stop the workers abruptly and start new ones."""
         await self.lose_workers()
         await self.start_workers()
 
-    # --- the scheduler ------------------------------------------------------------------------------------------------------------
+    # The scheduler
 
-    async def terminate_scheduler(self, reason: str = "rebuild: lost on purpose") -> None:
-        """Lose the scheduler, and start another. One that rebuilds does not learn of clusters that were only reported."""
-        await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate(reason=reason)
+    async def terminate_scheduler(
+        self, reason: str = "rebuild: lost on purpose"
+    ) -> None:
+        """Terminate the scheduler and start another.
+
+        A scheduler that rebuilds does not find clusters that were only reported.
+        """
+        await self.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate(
+            reason=reason
+        )
         await ensure_scheduler(self.client)
 
     async def replica(self, name: str) -> Any:
-        """Describe a replica; None while it cannot answer, or is not started yet."""
-        return await self._query(names.workflow_id("ModelReplica", NAMESPACE, name), "describe")
+        """Describe a replica; return None if it cannot answer or is not started yet."""
+        return await self._query(
+            names.workflow_id("ModelReplica", NAMESPACE, name), "describe"
+        )
 
     async def scheduler(self, query: str, *arguments: Any) -> Any:
-        """Ask the scheduler; None while it cannot answer."""
+        """Query the scheduler; return None if it cannot answer."""
         return await self._query(names.FLEET_SCHEDULER_ID, query, *arguments)
 
-    # --- clusters -----------------------------------------------------------------------------------------------------------------
+    # Clusters
 
     async def add(self, clusters: Iterable[ReportedCluster]) -> None:
-        """Make clusters known, or known with other capacity."""
+        """Report clusters that are new or have changed capacity."""
         for cluster in clusters:
             self.clusters[cluster.name] = cluster
             await self.client.start_workflow(
@@ -217,16 +286,26 @@ class ProtocolFleet:
         await self.report()
 
     async def report(self) -> None:
-        """Report every cluster, newer than before."""
+        """Send a newer report of every cluster."""
         self._sequence += 1
         for cluster in self.clusters.values():
-            report = cluster.report(self._sequence, await self._uid_of(cluster.name)).wire()
+            report = cluster.report(
+                self._sequence, await self._uid_of(cluster.name)
+            ).wire()
             await ensure_scheduler(
-                self.client, SignalRequest(workflow_id=names.FLEET_SCHEDULER_ID, signal="report_cluster", payload=report)
+                self.client,
+                SignalRequest(
+                    workflow_id=names.FLEET_SCHEDULER_ID,
+                    signal="report_cluster",
+                    payload=report,
+                ),
             )
 
     async def _uid_of(self, cluster: str) -> str:
-        """Give the uid of a cluster's workflow: the scheduler asks it when reports of another one arrive."""
+        """Return the uid of a cluster's workflow.
+
+        The scheduler queries that workflow if it receives a report with another uid.
+        """
         workflow_id = names.workflow_id("InferenceCluster", "", cluster)
         if cluster not in self._uids:
             shown = await eventually(
@@ -237,15 +316,28 @@ class ProtocolFleet:
             self._uids[cluster] = shown["metadata"]["uid"]
         return self._uids[cluster]
 
-    # --- deployments --------------------------------------------------------------------------------------------------------------
+    # Deployments
 
     async def submit(self, documents: list[Json]) -> None:
-        """Apply all of them at once, the clients in turn."""
-        await asyncio.gather(*(self.apply(document, self.clients[i % len(self.clients)]) for i, document in enumerate(documents)))
+        """Apply all documents at once, spread over the clients."""
+        await asyncio.gather(
+            *(
+                self.apply(document, self.clients[i % len(self.clients)])
+                for i, document in enumerate(documents)
+            )
+        )
 
-    async def apply(self, document: Json, client: Client | None = None, request_id: str = "") -> None:
-        """Apply a deployment as every client does: one signal that also starts. Without an id of its own it is the first of its name."""
-        name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+    async def apply(
+        self, document: Json, client: Client | None = None, request_id: str = ""
+    ) -> None:
+        """Apply a deployment as every client does, with one signal that also starts it.
+
+        Without a `request_id`, it is the first deployment of its name.
+        """
+        name, namespace = (
+            document["metadata"]["name"],
+            document["metadata"]["namespace"],
+        )
         await (client or self.client).start_workflow(
             "ModelDeployment",
             None,
@@ -254,25 +346,41 @@ class ProtocolFleet:
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             **identity_at_start("ModelDeployment", namespace, name),
             start_signal="set_spec",
-            start_signal_args=[SetSpec(request_id=request_id or f"apply/{name}", by="test", manifest=document).wire()],
+            start_signal_args=[
+                SetSpec(
+                    request_id=request_id or f"apply/{name}",
+                    by="test",
+                    manifest=document,
+                ).wire()
+            ],
         )
 
     async def scale(self, name: str, replicas: int, request_id: str) -> None:
         order = Scale(request_id=request_id, by="test", replicas=replicas).wire()
-        await self.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, name)).signal("scale", order)
+        await self.client.get_workflow_handle(
+            names.workflow_id("ModelDeployment", NAMESPACE, name)
+        ).signal("scale", order)
 
     async def describe(self, name: str) -> Json | None:
-        """Give a deployment as its manifest; None while it cannot answer."""
-        seen: Json | None = await self._query(names.workflow_id("ModelDeployment", NAMESPACE, name), "describe")
+        """Return a deployment as its manifest; None if it cannot answer."""
+        seen: Json | None = await self._query(
+            names.workflow_id("ModelDeployment", NAMESPACE, name), "describe"
+        )
         return seen
 
     async def running(self, kind: str) -> int:
-        """Count the running workflows of a kind, as visibility knows them."""
-        return (await self.client.count_workflows(f'ExecutionStatus = "Running" AND WorkflowType = "{kind}"')).count
+        """Count the running workflows of a kind in visibility."""
+        return (
+            await self.client.count_workflows(
+                f'ExecutionStatus = "Running" AND WorkflowType = "{kind}"'
+            )
+        ).count
 
     async def _query(self, workflow_id: str, query: str, *arguments: Any) -> Any:
         try:
-            return await self.client.get_workflow_handle(workflow_id).query(query, args=arguments, rpc_timeout=QUERY_TIMEOUT)
+            return await self.client.get_workflow_handle(workflow_id).query(
+                query, args=arguments, rpc_timeout=QUERY_TIMEOUT
+            )
         except RPCError as error:
             if error.status in _UNANSWERED:
                 return None
@@ -280,28 +388,43 @@ class ProtocolFleet:
 
 
 def nodes_charged(ledger: list[Json]) -> Counter[tuple[str, str]]:
-    """Count what the entries charge by (cluster, pool), in nodes, without the scheduler's own arithmetic: a whole node per pod."""
+    """Count the charged nodes by (cluster, pool) without the scheduler's arithmetic.
+
+    A whole node per pod.
+    """
     charged: Counter[tuple[str, str]] = Counter()
     for entry in ledger:
         for engine in entry["engines"]:
             for member in engine["members"]:
-                charged[entry["cluster"], member["pool"]] += engine.get("copies", 1) * member.get("workerNodes", 1)
+                charged[entry["cluster"], member["pool"]] += engine.get(
+                    "copies", 1
+                ) * member.get("workerNodes", 1)
     return charged
 
 
 @contextlib.asynccontextmanager
 async def protocol_fleet(
-    clients: int = 8, apart: Path | None = None, module: str = "worker", events: int = 0, signals: int = 0
+    clients: int = 8,
+    apart: Path | None = None,
+    module: str = "worker",
+    events: int = 0,
+    signals: int = 0,
 ) -> AsyncIterator[ProtocolFleet]:
-    """Start the server at the testbed's pace, the workers and the scheduler; stop all at the end.
+    """Start the server with the testbed's timing, the workers and the scheduler; stop
+    all of them at the end.
 
-    With a folder `apart` the worker is a process of its own, with its log there; `module` is what that runs. With `events` the
-    server suggests a new run after so many; with `signals`, one run takes no more than these.
+    With a folder `apart`, the worker is a separate process that runs `module` and logs
+    there. `events` is the number of events after which the server suggests a new run;
+    `signals` is the maximum of signals per run.
     """
     async with protocol_server(events, signals) as client:
         address = client.service_client.config.target_host
-        workers = _worker_apart(address, apart, module) if apart else WorkersHere(address)
-        fleet = ProtocolFleet(client, [await _connect(address) for _ in range(clients)], workers)
+        workers = (
+            _worker_apart(address, apart, module) if apart else WorkersHere(address)
+        )
+        fleet = ProtocolFleet(
+            client, [await _connect(address) for _ in range(clients)], workers
+        )
         await fleet.start_workers()
         try:
             yield fleet
@@ -311,11 +434,20 @@ async def protocol_fleet(
 
 @contextlib.asynccontextmanager
 async def protocol_server(events: int = 0, signals: int = 0) -> AsyncIterator[Client]:
-    """Start a server at the testbed's pace, without any worker; gives a client of it. `events` and `signals` as in `protocol_fleet`."""
-    program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
+    """Start a server with the testbed's timing and no worker; yield a client.
+
+    `events` and `signals` are as in `protocol_fleet`.
+    """
+    program = Installer(print).programs(
+        tool for tool in TOOLS if tool.name == TEMPORAL
+    )[TEMPORAL]
     limits = [f"limit.historyCount.suggestContinueAsNew={events}"] if events else []
     limits += [f"history.maximumSignalsPerExecution={signals}"] if signals else []
-    arguments = [word for value in (*SERVER_SETTINGS, *limits) for word in ("--dynamic-config-value", value)]
+    arguments = [
+        word
+        for value in (*SERVER_SETTINGS, *limits)
+        for word in ("--dynamic-config-value", value)
+    ]
     async with await WorkflowEnvironment.start_local(
         data_converter=DATA_CONVERTER,
         interceptors=[RetriedQueries()],
@@ -328,7 +460,11 @@ async def protocol_server(events: int = 0, signals: int = 0) -> AsyncIterator[Cl
 
 
 async def _until_served(client: Client) -> None:
-    """Wait until requests for the namespace are served: a server that was asked too early says for seconds that there is none."""
+    """Wait until the namespace is served.
+
+    A server that was queried too early reports for seconds that the namespace does not
+    exist.
+    """
     for pause in pauses():
         with contextlib.suppress(RPCError):
             await client.count_workflows()
@@ -340,8 +476,14 @@ async def _until_served(client: Client) -> None:
 def _worker_apart(address: str, folder: Path, module: str) -> WorkerApart:
     served = json.dumps([queues.WORKFLOWS, queues.SCHEDULER])
     settings = {"MODELPLANE_QUEUES__SERVE": served}
-    return WorkerApart(worker_process(address, folder / "secrets", folder / "worker.log", module, **settings))
+    return WorkerApart(
+        worker_process(
+            address, folder / "secrets", folder / "worker.log", module, **settings
+        )
+    )
 
 
 async def _connect(address: str) -> Client:
-    return await Client.connect(address, data_converter=DATA_CONVERTER, interceptors=[RetriedQueries()])
+    return await Client.connect(
+        address, data_converter=DATA_CONVERTER, interceptors=[RetriedQueries()]
+    )

@@ -1,6 +1,9 @@
-"""The run before, for tests that begin after an object's first run: a state is believed only if a run before has carried it.
+"""A preceding run, for tests that start after an object's first run.
 
-This needs a worker of the test's own, and so the rights of one; a client alone cannot do it.
+A workflow accepts a state only from the run before it.
+
+This needs a worker of the test, with a worker's permissions. A client alone cannot do
+it.
 """
 
 from typing import Any
@@ -17,24 +20,36 @@ QUEUE = "runs-before"
 
 @workflow.defn(sandboxed=False)
 class RunBefore:
-    """Stands for the earlier runs of an object."""
+    """A stand-in for the earlier runs of an object."""
 
     @workflow.run
     async def run(self, kind: str, state: Any) -> None:
         """Continue as the object."""
-        workflow.continue_as_new(args=[state], workflow=kind, task_queue=queues.WORKFLOWS)
+        workflow.continue_as_new(
+            args=[state], workflow=kind, task_queue=queues.WORKFLOWS
+        )
 
 
 def serving_runs_before(client: Client) -> Worker:
-    """Make the worker, to be entered."""
     return Worker(client, task_queue=QUEUE, workflows=[RunBefore])
 
 
-async def start_continued(client: Client, kind: str, workflow_id: str, state: Any, **identity: Any) -> WorkflowHandle[Any, Any]:
-    """Start an object that continues with a state, and wait until it does: what is sent to the run before is lost."""
-    await client.start_workflow("RunBefore", args=[kind, state], id=workflow_id, task_queue=QUEUE, **identity)
+async def start_continued(
+    client: Client, kind: str, workflow_id: str, state: Any, **identity: Any
+) -> WorkflowHandle[Any, Any]:
+    """Start an object that continues with a state, and wait until it does.
+
+    Signals to the preceding run are lost.
+    """
+    await client.start_workflow(
+        "RunBefore", args=[kind, state], id=workflow_id, task_queue=QUEUE, **identity
+    )
     handle = client.get_workflow_handle(workflow_id)
-    await eventually(lambda: _type_of(handle), lambda found: found == kind, what=f"the run of {workflow_id} that continues")
+    await eventually(
+        lambda: _type_of(handle),
+        lambda found: found == kind,
+        what=f"the run of {workflow_id} that continues",
+    )
     return handle
 
 

@@ -1,4 +1,7 @@
-"""A workflow object outside Temporal: a test calls its methods, sets the time, and sees which activities it would execute."""
+"""A workflow object outside Temporal.
+
+A test calls its methods, sets the time, and sees the activities that it would execute.
+"""
 
 import asyncio
 import uuid
@@ -15,24 +18,33 @@ from api_types.resources.kinds import BY_KIND
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
-# More than any condition needs that holds in the end.
+# More turns than any condition needs that becomes true.
 _TURNS_MAX = 100_000
 
 
 def id_of(kind: str, name: str = "qwen-eu-0") -> str:
-    """Give an id of an object of a kind."""
+    """Return a workflow id of this kind."""
     return workflow_id(kind, "ml" if BY_KIND[kind].namespaced else "", name)
 
 
 def a_continued_run(workflow_id: str) -> SimpleNamespace:
-    """Give what a workflow knows of its run: here one that continues another, so that it takes any state."""
-    return SimpleNamespace(workflow_id=workflow_id, run_id="this run", continued_run_id="the run before", attempt=1, cron_schedule=None)
+    """Return the workflow info of a run that continues another, so that it accepts any state."""
+    return SimpleNamespace(
+        workflow_id=workflow_id,
+        run_id="this run",
+        continued_run_id="the run before",
+        attempt=1,
+        cron_schedule=None,
+    )
 
 
 class Serverless:
-    """The time of the workflow, and the activities that it executed: names and arguments. `local`: how many of them were local.
+    """The workflow's time and the names and arguments of its activities.
 
-    `results` are given back, by name; a name that is not there fails, as an attempt that was not expected.
+    `local` counts the local ones.
+
+    `results` maps activity names to results. An activity without a result fails as an
+    unexpected attempt.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
@@ -47,10 +59,12 @@ class Serverless:
         monkeypatch.setattr(workflow, "now", lambda: self.now)
         monkeypatch.setattr(workflow, "uuid4", uuid.uuid4)
         monkeypatch.setattr(workflow, "time", self._time)
-        # No history of before is replayed.
+        # No earlier history is replayed.
         monkeypatch.setattr(workflow, "patched", lambda _: True)
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)
-        monkeypatch.setattr(workflow, "execute_local_activity_method", self._execute_locally)
+        monkeypatch.setattr(
+            workflow, "execute_local_activity_method", self._execute_locally
+        )
 
     def _time(self) -> float:
         return self.now.timestamp()
@@ -67,7 +81,7 @@ class Serverless:
 
 
 class UnexpectedActivityError(Exception):
-    """An activity was executed for which the test has no result."""
+    """The workflow executed an activity for which the test has no result."""
 
 
 async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
@@ -75,4 +89,6 @@ async def _wait_condition(holds: Callable[[], bool], **_: Any) -> None:
         if holds():
             return
         await asyncio.sleep(0)
-    raise AssertionError("the workflow waits for an event that never happens in this test")
+    raise AssertionError(
+        "the workflow waits for an event that never happens in this test"
+    )

@@ -1,4 +1,6 @@
-"""A real Temporal server that asks workflows to continue as new after a few events, so that a short test spans many runs."""
+"""A real Temporal server that suggests continue-as-new after a few events, so that a
+short test spans many runs.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,8 +8,8 @@ from contextlib import asynccontextmanager
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from client.temporal.converter import DATA_CONVERTER
-from client.temporal.queries import RetriedQueries
+from fleet_client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.queries import RetriedQueries
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import TEMPORAL
@@ -16,9 +18,14 @@ from worker import register_search_attributes
 
 @asynccontextmanager
 async def server_with_short_runs(events: int) -> AsyncIterator[Client]:
-    """Start the server, and stop it at the end. It suggests a new run after `events` events."""
-    program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
-    limit = ["--dynamic-config-value", f"limit.historyCount.suggestContinueAsNew={events}"]
+    """Start a server that suggests a new run after `events` events, and stop it at the end."""
+    program = Installer(print).programs(
+        tool for tool in TOOLS if tool.name == TEMPORAL
+    )[TEMPORAL]
+    limit = [
+        "--dynamic-config-value",
+        f"limit.historyCount.suggestContinueAsNew={events}",
+    ]
     async with await WorkflowEnvironment.start_local(
         data_converter=DATA_CONVERTER,
         interceptors=[RetriedQueries()],
@@ -30,10 +37,10 @@ async def server_with_short_runs(events: int) -> AsyncIterator[Client]:
 
 
 def address_of(client: Client) -> str:
-    """Give the address of a client's server."""
     return client.service_client.config.target_host
 
 
 async def runs(client: Client, workflow_id: str) -> int:
-    """Count the runs of a workflow."""
-    return sum([1 async for _ in client.list_workflows(f'WorkflowId = "{workflow_id}"')])
+    return sum(
+        [1 async for _ in client.list_workflows(f'WorkflowId = "{workflow_id}"')]
+    )

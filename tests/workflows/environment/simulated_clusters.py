@@ -1,7 +1,8 @@
-"""Clusters without a Kubernetes: what the activities on clusters give, and what an observer would report of it.
+"""Simulated clusters: the results of the activities on clusters, and the reports of an observer.
 
-The workflows cannot tell them from real ones: clusters connect and are watched, replicas are applied and become ready, caches are staged.
-How real clusters behave is tested with real ones; these are for what workflows send one another, and for how much history that takes.
+To the workflows they look like real clusters: they connect and are watched, replicas
+are applied and become ready, caches are staged. Use them to test the messages between
+workflows and the size of histories. Other tests check the behaviour of real clusters.
 """
 
 import asyncio
@@ -27,7 +28,14 @@ from activities.render.cache.artifact import artifact_key, claim_name
 from activities.render.inputs.facts import CacheInput
 from api_types import labels, names, queues
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, TransientError
-from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, ResolvedRevision, ResolveRevision
+from api_types.messages.caches import (
+    ApplyCache,
+    AwaitCredential,
+    CacheApplied,
+    DeleteCacheObjects,
+    ResolvedRevision,
+    ResolveRevision,
+)
 from api_types.messages.cluster_work import (
     Applied,
     AppliedEngine,
@@ -62,12 +70,16 @@ from workflows.entity.calls import activity_options
 API_VERSION = "modelplane.ai/v1alpha1"
 HEARTBEAT_SECONDS = 5
 _HEARTBEATS_SENT = timedelta(seconds=1)
-_DOWN = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
+_DOWN = (
+    RPCStatusCode.UNAVAILABLE,
+    RPCStatusCode.CANCELLED,
+    RPCStatusCode.DEADLINE_EXCEEDED,
+)
 _NO_SECRET = "Secret ml/hub does not exist"  # noqa: S105 - a text
 
 
 class SimulatedCluster(IdleCluster):
-    """A cluster that answers unless it is among the unreachable ones."""
+    """A cluster that answers unless it is in `unreachable`."""
 
     def __init__(self, name: str, unreachable: set[str]) -> None:
         self.name, self.unreachable = name, unreachable
@@ -80,10 +92,11 @@ class SimulatedCluster(IdleCluster):
 
 @dataclass
 class SimulatedClusters(ClusterPool):
-    """The activities on clusters. `missing`: names of clusters whose credentials do not exist, `unreachable`: that do not answer.
+    """The activities on simulated clusters.
 
-    `lacking`: names of deployments whose replicas name a Secret that does not exist.
-    `settings`: what workers give with the facts of a cluster, as far as it is not the default.
+    `missing` names clusters without credentials, `unreachable` clusters that do not
+    answer, and `lacking` deployments whose replicas reference a missing Secret.
+    `settings` overrides the worker settings in the facts of a cluster.
     """
 
     missing: set[str] = field(default_factory=set)
@@ -91,21 +104,25 @@ class SimulatedClusters(ClusterPool):
     lacking: set[str] = field(default_factory=set)
     settings: Mapping[str, int | str] = field(default_factory=dict)
     closed: ClosedReplicas = field(default_factory=ClosedReplicas)
-    # Kept, or they could be garbage collected before they ran.
+    # References keep the tasks from being garbage collected before they run.
     _reports: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def at(self, connection: Connection) -> ClusterApi:
         if connection.cluster in self.missing:
-            raise CredentialsInvalid(f"Secret {connection.namespace}/{connection.name} does not exist")
+            raise CredentialsInvalid(
+                f"Secret {connection.namespace}/{connection.name} does not exist"
+            )
         return SimulatedCluster(connection.cluster, self.unreachable)
 
     async def close(self) -> None:
-        """Nothing is open."""
+        pass
 
     @activity.defn
     async def connect_cluster(self, order: Connect) -> ClusterFacts:
         await (await self.at(order.connection)).version()
-        return ClusterFacts(kubernetes_version="1.35", dra_version="v1").model_copy(update=self.settings)
+        return ClusterFacts(kubernetes_version="1.35", dra_version="v1").model_copy(
+            update=self.settings
+        )
 
     @activity.defn
     async def watch_cluster(self, order: WatchCluster) -> None:
@@ -115,7 +132,9 @@ class SimulatedClusters(ClusterPool):
             Observed(owner_uid=order.cluster_uid, digest="1", cluster=gateway),
         )
         cluster = order.connection.cluster
-        notifier = DeploymentNotifier(self.closed, activity.client(), cluster, lambda _: None)
+        notifier = DeploymentNotifier(
+            self.closed, activity.client(), cluster, lambda _: None
+        )
         closed = asyncio.create_task(notifier.run())
         try:
             while not closed.done():
@@ -129,8 +148,18 @@ class SimulatedClusters(ClusterPool):
         if order.deployment in self.lacking:
             raise CredentialsInvalid(_NO_SECRET, "SecretMissing")
         workload = names.workload_name(order.namespace, order.name)
-        target = AppliedObject(key="model-serving-main", id=f"apps/v1/Deployment/{order.namespace}/{workload}-main", digest="as-applied")
-        engine = AppliedEngine(name="main", kind="Deployment", workload_name=f"{workload}-main", copies=1, template_hash="h")
+        target = AppliedObject(
+            key="model-serving-main",
+            id=f"apps/v1/Deployment/{order.namespace}/{workload}-main",
+            digest="as-applied",
+        )
+        engine = AppliedEngine(
+            name="main",
+            kind="Deployment",
+            workload_name=f"{workload}-main",
+            copies=1,
+            template_hash="h",
+        )
         seen = ObservedReplica(
             objects=[ObservedObject(id=target.id, digest=target.digest)],
             workloads=[
@@ -192,16 +221,29 @@ class SimulatedClusters(ClusterPool):
         seen = ObservedCache(
             cluster=order.cluster,
             volumes=[ObservedVolume(claim=claim, phase="Bound", digest="as-applied")],
-            jobs=[ObservedJob(claim=claim, uid=f"job-{order.cluster}", state="Complete")],
+            jobs=[
+                ObservedJob(claim=claim, uid=f"job-{order.cluster}", state="Complete")
+            ],
         )
         self._report(
             names.workflow_id("ModelCache", order.namespace, order.name),
-            Observed(owner_uid=order.uid, digest=f"{order.cluster}/{order.generation}", cache=seen),
+            Observed(
+                owner_uid=order.uid,
+                digest=f"{order.cluster}/{order.generation}",
+                cache=seen,
+            ),
         )
-        return CacheApplied(claim=claim, artifact_key=artifact_key(cache), volume_digest="as-applied", job_uid=f"job-{order.cluster}")
+        return CacheApplied(
+            claim=claim,
+            artifact_key=artifact_key(cache),
+            volume_digest="as-applied",
+            job_uid=f"job-{order.cluster}",
+        )
 
     @activity.defn
-    async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
+    async def delete_cache_objects(
+        self, order: DeleteCacheObjects
+    ) -> TeardownStepResult:
         del order
         return TeardownStepResult()
 
@@ -233,7 +275,7 @@ class SimulatedClusters(ClusterPool):
         ]
 
     def _report(self, workflow_id: str, observed: Observed) -> None:
-        """Send what an observer would, after the activity has ended."""
+        """Send an observer's report after the activity has ended."""
         handle = activity.client().get_workflow_handle(workflow_id)
 
         async def send() -> None:
@@ -245,10 +287,12 @@ class SimulatedClusters(ClusterPool):
         task.add_done_callback(self._reports.discard)
 
 
-async def signal_if_open(handle: WorkflowHandle[Any, Any], name: str, message: Json) -> None:
-    """Signal a workflow, again and again while the server is down.
+async def signal_if_open(
+    handle: WorkflowHandle[Any, Any], name: str, message: Json
+) -> None:
+    """Signal a workflow, and retry while the server is down.
 
-    As for a watch, it is no error that the workflow has ended.
+    Ignore a workflow that has ended, as a watch does.
     """
     for pause in pauses():
         try:
@@ -264,26 +308,44 @@ async def signal_if_open(handle: WorkflowHandle[Any, Any], name: str, message: J
 
 
 @asynccontextmanager
-async def simulated_plane(clusters: SimulatedClusters | None = None, events: int = 0) -> AsyncIterator[ControlPlane]:
-    """A control plane in this process with a real Temporal server and simulated clusters; what is applied decides which there are.
+async def simulated_plane(
+    clusters: SimulatedClusters | None = None, events: int = 0
+) -> AsyncIterator[ControlPlane]:
+    """Start a control plane in this process with a real Temporal server.
 
-    `events` as in `protocol_fleet`.
+    Clusters exist once they are applied.
+
+    `events` is as in `protocol_fleet`.
     """
-    async with protocol_fleet(clients=1, events=events) as fleet, plane_of(fleet, clusters or SimulatedClusters()) as plane:
+    async with (
+        protocol_fleet(clients=1, events=events) as fleet,
+        plane_of(fleet, clusters or SimulatedClusters()) as plane,
+    ):
         yield plane
 
 
 @asynccontextmanager
-async def plane_of(fleet: ProtocolFleet, clusters: SimulatedClusters) -> AsyncIterator[ControlPlane]:
-    """The control plane of a fleet, with simulated clusters."""
+async def plane_of(
+    fleet: ProtocolFleet, clusters: SimulatedClusters
+) -> AsyncIterator[ControlPlane]:
+    """Start the control plane of a fleet, with simulated clusters."""
     async with serving_clusters(fleet.client, clusters):
         address = fleet.client.service_client.config.target_host
-        running = Running(home=Path(), temporal_address=address, temporal_ui="", clusters={}, control=None, manifests=Path())
+        running = Running(
+            home=Path(),
+            temporal_address=address,
+            temporal_ui="",
+            clusters={},
+            control=None,
+            manifests=Path(),
+        )
         yield ControlPlane(fleet.client, running, None, lambda _: None)
 
 
 @asynccontextmanager
-async def serving_clusters(client: Client, clusters: SimulatedClusters) -> AsyncIterator[None]:
+async def serving_clusters(
+    client: Client, clusters: SimulatedClusters
+) -> AsyncIterator[None]:
     """Serve the task queues of clusters in this process."""
     async with AsyncExitStack() as stack:
         for queue in queues.cluster_queues(queues.CLUSTERS):
@@ -291,7 +353,7 @@ async def serving_clusters(client: Client, clusters: SimulatedClusters) -> Async
                 client,
                 task_queue=queue,
                 activities=clusters.activities(),
-                # A cancellation arrives with the answer to a heartbeat.
+                # A cancellation arrives with the response to a heartbeat.
                 max_heartbeat_throttle_interval=_HEARTBEATS_SENT,
                 default_heartbeat_throttle_interval=_HEARTBEATS_SENT,
             )
@@ -300,36 +362,65 @@ async def serving_clusters(client: Client, clusters: SimulatedClusters) -> Async
 
 
 def connects_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a connect to a cluster that does not answer fail at once, in the place of after two minutes of attempts."""
+    """Let a connection to an unreachable cluster fail at once instead of after two
+    minutes of attempts.
+    """
     options = activity_options.CONNECT
-    once = ActivityConfig(**{**options.config, "retry_policy": RetryPolicy(maximum_attempts=1)})
+    once = ActivityConfig(
+        **{**options.config, "retry_policy": RetryPolicy(maximum_attempts=1)}
+    )
     monkeypatch.setattr(activity_options, "CONNECT", options._replace(config=once))
 
 
-async def activities_scheduled(plane: ControlPlane, kind: str, name: str, namespace: str = "") -> list[str]:
-    """Name the activities that an object's present run scheduled; local ones are not among them."""
+async def activities_scheduled(
+    plane: ControlPlane, kind: str, name: str, namespace: str = ""
+) -> list[str]:
+    """Return the names of the activities that an object's current run scheduled,
+    without local ones.
+    """
     history = await plane.handle(kind, name, namespace).fetch_history()
-    scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
+    scheduled = [
+        event.activity_task_scheduled_event_attributes for event in history.events
+    ]
     return [each.activity_type.name for each in scheduled if each.activity_type.name]
 
 
 def a_class(name: str = "h100-8x") -> Json:
-    """A class of nodes with eight GPUs."""
-    device = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
-    return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": name}, "spec": {"devices": [device]}}
+    """Return a class of nodes with eight GPUs."""
+    device = {
+        "name": "gpu",
+        "claim": "DRA",
+        "driver": "gpu.nvidia.com",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 8,
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceClass",
+        "metadata": {"name": name},
+        "spec": {"devices": [device]},
+    }
 
 
 def a_cluster(name: str, *, nodes: int = 10, class_name: str = "h100-8x") -> Json:
-    """A cluster with one pool, and a storage class for caches."""
+    """Return a cluster with one pool and a storage class for caches."""
     return {
         "apiVersion": API_VERSION,
         "kind": "InferenceCluster",
-        "metadata": {"name": name, "annotations": {labels.STACK: "external", labels.ROUTING: "service"}},
+        "metadata": {
+            "name": name,
+            "annotations": {labels.STACK: "external", labels.ROUTING: "service"},
+        },
         "spec": {
             "cluster": {
                 "source": "Existing",
-                "existing": {"secretRef": {"name": f"{name}-kubeconfig"}, "cache": {"storageClassName": "rwx"}},
+                "existing": {
+                    "secretRef": {"name": f"{name}-kubeconfig"},
+                    "cache": {"storageClassName": "rwx"},
+                },
             },
-            "nodePools": [{"name": "gpus", "className": class_name, "nodeCount": nodes}],
+            "nodePools": [
+                {"name": "gpus", "className": class_name, "nodeCount": nodes}
+            ],
         },
     }

@@ -1,4 +1,7 @@
-"""Scenarios that wait far more than they work: all are under way at once, and each is still a test of its own."""
+"""Scenarios that mostly wait.
+
+All of them run at once, and each is still its own test.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
@@ -11,13 +14,18 @@ Scenario = Callable[[], Coroutine[Any, Any, None]]
 
 
 @asynccontextmanager
-async def together(plane: ControlPlane, scenarios: Mapping[str, Scenario]) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
-    """Start all scenarios; gives the task of each, to be awaited by its test.
+async def together(
+    plane: ControlPlane, scenarios: Mapping[str, Scenario]
+) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """Start all scenarios; yield the task of each, which its test awaits.
 
-    At the end those are waited for that no test did, when only some of the tests were wanted: cut short they would leave things behind.
-    What failed ones left is deleted.
+    At the end, wait for the tasks of deselected tests, because a cancelled scenario
+    would leave objects behind. Delete the remains of failed ones.
     """
-    tasks = {name: asyncio.create_task(scenario(), name=name) for name, scenario in scenarios.items()}
+    tasks = {
+        name: asyncio.create_task(scenario(), name=name)
+        for name, scenario in scenarios.items()
+    }
     try:
         yield tasks
     finally:

@@ -1,7 +1,10 @@
-"""Workflow tasks that are executed twice: entities on a real Temporal server, with a worker that undoes one task of theirs.
+"""Workflow tasks that are executed twice.
 
-Right after a certain signal was sent, other messages arrive at its sender. If the decision to send it is not in the history by then, the
-task is undone: its local activity gives back what no workflow can read, so the task fails, and is executed again with what has arrived.
+Entities on a real Temporal server, with a worker that loses one of their tasks. Right
+after a certain signal was sent, other messages arrive at its sender. If the decision to
+send the signal is not in the history by then, the task is lost: its local activity
+returns a result that the workflow cannot read, so the task fails and is executed again
+with the new messages.
 """
 
 import contextlib
@@ -21,26 +24,37 @@ from activities.messaging.entity_client import EntityClient
 from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import send_signal
 from api_types import queues
-from api_types.messages.delivery import EntityRef, MessageT, Signal, SignalBatch, SignalBatchResult, SignalRequest
-from api_types.messages.signals import ENTITIES, EndpointDirectorySignals, FleetSchedulerSignals
+from api_types.messages.delivery import (
+    EntityRef,
+    MessageT,
+    Signal,
+    SignalBatch,
+    SignalBatchResult,
+    SignalRequest,
+)
+from api_types.messages.signals import (
+    ENTITIES,
+    EndpointDirectorySignals,
+    FleetSchedulerSignals,
+)
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.workflows.environment.harness import Json, eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
 from tests.workflows.environment.run_before import serving_runs_before, start_continued
 from worker import build_activities, build_workers
 
-# No worker serves it: what is sent to a workflow there stays in its history.
+# No worker serves this queue, so signals to a workflow on it stay in its history.
 UNSERVED = "unserved"
 UNREADABLE: Any = "an attempt that is undone"
 # An entity of an earlier test may have started it.
 REPLACED = WorkflowIDConflictPolicy.TERMINATE_EXISTING
-# Of counted processor time; what is sent at all is sent within a second.
+# In counted processor time. Every signal is sent within a second.
 WITHIN = 15
 
 
 @dataclass
 class Interruption:
-    """After which signal other messages arrive at its sender. It happens once."""
+    """The signal after which other messages arrive at its sender. It happens once."""
 
     signal: Signal[Any, Any]
     is_meant: Callable[[Any], bool]
@@ -48,12 +62,16 @@ class Interruption:
     happened: bool = False
 
     def meets(self, requests: Sequence[SignalRequest]) -> bool:
-        return any(each.signal == self.signal.name and self.is_meant(self.signal.parse(each.payload)) for each in requests)
+        return any(
+            each.signal == self.signal.name
+            and self.is_meant(self.signal.parse(each.payload))
+            for each in requests
+        )
 
 
 @dataclass
 class InterruptedClient(EntityClient):
-    """Sends as the client that users' workers have, but is interrupted once."""
+    """Send like a worker's client, but be interrupted once."""
 
     interruption: Interruption | None = None
 
@@ -65,7 +83,11 @@ class InterruptedClient(EntityClient):
     @activity.defn(name="tell_many")
     async def signal_many(self, batch: SignalBatch) -> SignalBatchResult:
         missing = await deliver(activity.client(), batch.signals)
-        return UNREADABLE if await self._is_undone(batch.signals) else SignalBatchResult(missing=missing)
+        return (
+            UNREADABLE
+            if await self._is_undone(batch.signals)
+            else SignalBatchResult(missing=missing)
+        )
 
     async def _is_undone(self, requests: Sequence[SignalRequest]) -> bool:
         now = self.interruption
@@ -79,7 +101,7 @@ class InterruptedClient(EntityClient):
 
 @dataclass
 class UndoneTasks:
-    """The server and the worker, and what tests do with them."""
+    """The server, the worker and helpers for tests."""
 
     client: Client
     messaging: InterruptedClient = field(default_factory=InterruptedClient)
@@ -90,7 +112,14 @@ class UndoneTasks:
         kind, identity = _identity(entity.workflow_id)
         self._started.add(entity.workflow_id)
         carried = state.model_dump(mode="json", by_alias=True)
-        await start_continued(self.client, kind, entity.workflow_id, carried, id_conflict_policy=REPLACED, **identity)
+        await start_continued(
+            self.client,
+            kind,
+            entity.workflow_id,
+            carried,
+            id_conflict_policy=REPLACED,
+            **identity,
+        )
 
     async def start_receivers(self, *entities: EntityRef[Any]) -> None:
         """Start workflows that run and do nothing."""
@@ -98,55 +127,89 @@ class UndoneTasks:
             kind, identity = _identity(entity.workflow_id)
             self._started.add(entity.workflow_id)
             await self.client.start_workflow(
-                kind, None, id=entity.workflow_id, task_queue=UNSERVED, id_conflict_policy=REPLACED, **identity
+                kind,
+                None,
+                id=entity.workflow_id,
+                task_queue=UNSERVED,
+                id_conflict_policy=REPLACED,
+                **identity,
             )
 
     async def end_all(self) -> None:
-        """Terminate what was started here, so that it sends nothing during the next test."""
+        """Terminate all workflows started here, so that they send nothing during the next test."""
         self.messaging.interruption = None
         for workflow_id in self._started:
             with contextlib.suppress(RPCError):  # it has ended
-                await self.client.get_workflow_handle(workflow_id).terminate("the test has ended")
+                await self.client.get_workflow_handle(workflow_id).terminate(
+                    "the test has ended"
+                )
         self._started.clear()
 
     async def send(self, message: SignalRequest) -> None:
         await send_signal(self.client, message)
 
-    def interrupt(self, signal: Signal[Any, MessageT], is_meant: Callable[[MessageT], bool], *messages: SignalRequest) -> None:
-        """Have messages arrive right after a signal was sent for the first time."""
+    def interrupt(
+        self,
+        signal: Signal[Any, MessageT],
+        is_meant: Callable[[MessageT], bool],
+        *messages: SignalRequest,
+    ) -> None:
+        """Deliver messages right after a signal was sent for the first time."""
         self.messaging.interruption = Interruption(signal, is_meant, messages)
 
     async def until_received(
-        self, by: EntityRef[Any], signal: Signal[Any, MessageT], holds: Callable[[list[MessageT]], bool]
+        self,
+        by: EntityRef[Any],
+        signal: Signal[Any, MessageT],
+        holds: Callable[[list[MessageT]], bool],
     ) -> list[MessageT]:
-        """Wait until the interruption has happened, and what a receiver has got of one signal holds."""
+        """Wait until the interruption has happened and the received signals satisfy `holds`."""
 
         async def received() -> list[Json]:
-            history = await self.client.get_workflow_handle(by.workflow_id).fetch_history()
-            signals = [event.workflow_execution_signaled_event_attributes for event in history.events]
+            history = await self.client.get_workflow_handle(
+                by.workflow_id
+            ).fetch_history()
+            signals = [
+                event.workflow_execution_signaled_event_attributes
+                for event in history.events
+            ]
             own = [each for each in signals if each.signal_name == signal.name]
-            return [(await self.client.data_converter.decode(each.input.payloads))[0] for each in own]
+            return [
+                (await self.client.data_converter.decode(each.input.payloads))[0]
+                for each in own
+            ]
 
         def complete(messages: list[Json]) -> bool:
             interruption = self.messaging.interruption
-            return (interruption is None or interruption.happened) and holds([signal.parse(message) for message in messages])
+            return (interruption is None or interruption.happened) and holds(
+                [signal.parse(message) for message in messages]
+            )
 
-        found = await eventually(received, complete, what=f"{signal} to {by.workflow_id}", within=WITHIN)
+        found = await eventually(
+            received, complete, what=f"{signal} to {by.workflow_id}", within=WITHIN
+        )
         return [signal.parse(message) for message in found]
 
 
 def _identity(workflow_id: str) -> tuple[str, Json]:
     kind, *scope, name = workflow_id.split("/")
-    kind = next(each.kind for each in (*ENTITIES, FleetSchedulerSignals, EndpointDirectorySignals) if each.kind.lower() == kind)
+    kind = next(
+        each.kind
+        for each in (*ENTITIES, FleetSchedulerSignals, EndpointDirectorySignals)
+        if each.kind.lower() == kind
+    )
     return kind, identity_at_start(kind, "/".join(scope), name)
 
 
 @contextlib.asynccontextmanager
 async def undone_tasks() -> AsyncIterator[UndoneTasks]:
-    """Start server and worker, and stop them at the end."""
+    """Start the server and the worker, and stop them at the end."""
     async with protocol_server() as client:
         tasks = UndoneTasks(client)
-        settings = Settings(queues=QueueSettings(serve=(queues.WORKFLOWS,)), worker=WorkerSettings(graceful_shutdown_seconds=0))
+        settings = Settings(
+            queues=QueueSettings(serve=(queues.WORKFLOWS,)),
+            worker=WorkerSettings(graceful_shutdown_seconds=0),
+        )
         activities = replace(build_activities(settings), messaging=tasks.messaging)
         with ThreadPoolExecutor() as threads:
             workers = build_workers(client, settings, activities, threads)

@@ -1,4 +1,4 @@
-"""The worker as users run it, but its clouds are fakes on this machine, and it waits less for them."""
+"""The worker as users run it, but with fake clouds on this machine and shorter waits for them."""
 
 import os
 from functools import partial
@@ -9,26 +9,34 @@ from activities.clouds.accounts import ProviderFactory
 from activities.clouds.activities import Patience
 from activities.clouds.eks.provider import EksProvider
 from activities.clouds.gke.provider import GkeProvider
-from activities.clouds.lifecycle.pace import Pace
+from activities.clouds.lifecycle.pace import PollPace
 from api_types.settings import Settings
-from client.local.fake_google import FakeClients
+from testbed.fake_google import FakeClients
 
 MODULE = "tests.workflows.environment.worker_at_fake_clouds"
 AWS, GRPC, COMPUTE = "FAKE_AWS_URL", "FAKE_GOOGLE_GRPC", "FAKE_GOOGLE_COMPUTE"
-"""Variables with where the fakes listen."""
-_PACE = Pace(poll=0.3, poll_later=0.3, second_look=0.5, second_look_every=0.1)
+"""The environment variables with the addresses of the fakes."""
+_PACE = PollPace(poll=0.3, poll_later=0.3, second_look=0.5, second_look_every=0.1)
 _PATIENCE = Patience(dependency=3.0)
 
 
 def _providers(settings: Settings) -> dict[str, ProviderFactory]:
-    google = SimpleNamespace(grpc_target=os.environ[GRPC], compute_url=os.environ[COMPUTE])
+    google = SimpleNamespace(
+        grpc_target=os.environ[GRPC], compute_url=os.environ[COMPUTE]
+    )
     return {
-        "EKS": lambda credential, region: EksProvider(credential, region, settings.eks, endpoint_url=os.environ[AWS]),
+        "EKS": lambda credential, region: EksProvider(
+            credential, region, settings.eks, endpoint_url=os.environ[AWS]
+        ),
         "GKE": lambda credential, region: GkeProvider(
-            credential, region, settings.gke, clients=partial(FakeClients, google), look_seconds=0.1
+            credential,
+            region,
+            settings.gke,
+            clients=partial(FakeClients, google),
+            look_seconds=0.1,
         ),
     }
 
 
 if __name__ == "__main__":
-    worker.main(worker.Clouds(_providers, _PACE, _PATIENCE))
+    worker.main(worker.CloudProviders(_providers, _PACE, _PATIENCE))

@@ -1,4 +1,6 @@
-"""The worker as users run it, of a build that has one more command in each pass of a deployment or a replica."""
+"""The worker as users run it, of a build with one more command in each pass of a
+deployment or a replica.
+"""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -13,7 +15,9 @@ from workflows.model_replica.workflow import ModelReplicaWorkflow
 PATCH = "a-timer-before-each-pass"
 
 
-def _after_a_timer(reconcile: Callable[[Any], Awaitable[bool]]) -> Callable[[Any], Awaitable[bool]]:
+def _after_a_timer(
+    reconcile: Callable[[Any], Awaitable[bool]],
+) -> Callable[[Any], Awaitable[bool]]:
     async def with_timer(entity: Any) -> bool:
         if workflow.patched(PATCH):
             await workflow.sleep(timedelta(milliseconds=10), summary=PATCH)

@@ -1,7 +1,8 @@
-"""The worker as users run it, but it kills itself once, right before it sends the first answers of the scheduler.
+"""The worker as users run it, but it kills itself once, right before it sends the
+scheduler's first answers.
 
-The scheduler has decided and has charged its ledger by then. `WORKER_STOPS` names a file that the worker writes
-before it dies, so that the next such worker goes on.
+By then the scheduler has decided and has charged its ledger. `WORKER_STOPS` names a
+file that the worker writes before it dies, so that the next worker continues.
 """
 
 import os
@@ -21,9 +22,13 @@ from api_types.messages.signals import ModelDeploymentSignals
 MARK = "WORKER_STOPS"
 
 
-async def _send_and_stop(client: Client, requests: Sequence[SignalRequest], at_once: int = CALLS_AT_ONCE) -> list[str]:
+async def _send_and_stop(
+    client: Client, requests: Sequence[SignalRequest], at_once: int = CALLS_AT_ONCE
+) -> list[str]:
     mark = Path(os.environ[MARK])
-    is_answer = any(request.signal == ModelDeploymentSignals.PLACED.name for request in requests)
+    is_answer = any(
+        request.signal == ModelDeploymentSignals.PLACED.name for request in requests
+    )
     if is_answer and not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -12,30 +12,45 @@ from api_types.messages.signals import (
     FleetSchedulerSignals,
     InferenceClusterSignals,
 )
-from api_types.messages.versions import Version
+from api_types.messages.versions import MessageVersion
 from tests.workflows.explorer.entity_node import EntityNode, Steps, message_of
 from tests.workflows.explorer.world import World
 from workflows.entity.conditions import TRUE
 from workflows.inference_cluster.reports import replica_report, scheduler_report
 from workflows.inference_cluster.state import ClusterState
 
-DEVICE = {"name": "gpu", "claim": "DRA", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 8}
+DEVICE = {
+    "name": "gpu",
+    "claim": "DRA",
+    "driver": "gpu.nvidia.com",
+    "deviceClassName": "gpu.nvidia.com",
+    "count": 8,
+}
 
 
 class ClusterNode(EntityNode):
-    """An InferenceCluster that is connected: it reports itself, and leaves when the scheduler has nothing there."""
+    """A connected InferenceCluster.
+
+    It reports itself, and ends when the scheduler has no replica there.
+    """
 
     kind = "InferenceCluster"
 
     def undo_task(self) -> None:
-        """Nothing: what this stands in for keeps more than its state."""
+        """Do nothing: the real workflow keeps more than this node's state."""
 
-    def __init__(self, world: World, name: str, pools: dict[str, int], **metadata: Any) -> None:
+    def __init__(
+        self, world: World, name: str, pools: dict[str, int], **metadata: Any
+    ) -> None:
         self.pools, self.gone = dict(pools), False
         state = ClusterState(
             generation=1,
             connected_generation=1,
-            facts=ClusterFacts(kubernetes_version="1.35", gateway_address="10.0.0.1", withdraw_after_seconds=300),
+            facts=ClusterFacts(
+                kubernetes_version="1.35",
+                gateway_address="10.0.0.1",
+                withdraw_after_seconds=300,
+            ),
             observed=ObservedCluster(reachable=True, gateway_address="10.0.0.1"),
             creation_timestamp=timestamp(world.moment()),
             **metadata,
@@ -45,14 +60,28 @@ class ClusterNode(EntityNode):
 
     def build(self) -> None:
         signals = InferenceClusterSignals
-        self.receivers = dict([message_of(signals.OCCUPIED, self._occupied), message_of(signals.RESYNC, self._resync)])
+        self.receivers = dict(
+            [
+                message_of(signals.OCCUPIED, self._occupied),
+                message_of(signals.RESYNC, self._resync),
+            ]
+        )
 
     def show(self) -> None:
-        """Write the pools and readiness into the state."""
+        """Write the pools and readiness to the state."""
         existing = {"secretRef": {"name": "c"}}
-        node_pools = [{"name": pool, "className": "h100", "nodeCount": count} for pool, count in self.pools.items()]
-        self.state.spec = {"cluster": {"source": "Existing", "existing": existing}, "nodePools": node_pools}
-        self.state.pools = [{"name": pool, "nodes": count, "devices": [DEVICE]} for pool, count in self.pools.items()]
+        node_pools = [
+            {"name": pool, "className": "h100", "nodeCount": count}
+            for pool, count in self.pools.items()
+        ]
+        self.state.spec = {
+            "cluster": {"source": "Existing", "existing": existing},
+            "nodePools": node_pools,
+        }
+        self.state.pools = [
+            {"name": pool, "nodes": count, "devices": [DEVICE]}
+            for pool, count in self.pools.items()
+        ]
         self.context.set_condition("Ready", TRUE, "Available")
         for pool, count in self.pools.items():
             self.world.clusters.set_nodes((self.context.name, pool), count)
@@ -60,16 +89,21 @@ class ClusterNode(EntityNode):
         self.context.requeue()
 
     def delete(self) -> None:
-        self.state.deletion_timestamp = self.state.deletion_timestamp or self.context.now()
+        self.state.deletion_timestamp = (
+            self.state.deletion_timestamp or self.context.now()
+        )
         self.state.scheduler_digest = ""
         self.context.requeue()
 
-    def has_reported(self, known: Version) -> bool:
-        """Whether its newest report is the one that is known."""
-        return bool(self.state.scheduler_digest) and (known.uid, known.sequence) == (self.state.uid, self.state.sequence)
+    def has_reported(self, known: MessageVersion) -> bool:
+        """Return whether the newest report is the known one."""
+        return bool(self.state.scheduler_digest) and (known.uid, known.sequence) == (
+            self.state.uid,
+            self.state.sequence,
+        )
 
     def memo(self) -> Any:
-        return replica_report(self.context.name, self.state, self.world.moment()).wire()
+        return replica_report(self.context.name, self.state).wire()
 
     def reports_to(self) -> list[str]:
         return [FLEET_SCHEDULER.workflow_id]
@@ -83,7 +117,9 @@ class ClusterNode(EntityNode):
 
     def _report(self) -> ReportCluster:
         seen = self.world.clusters.watched(self.context.name, self.world.ms)
-        self.state.observed = ObservedCluster(reachable=True, gateway_address="10.0.0.1", replicas=seen)
+        self.state.observed = ObservedCluster(
+            reachable=True, gateway_address="10.0.0.1", replicas=seen
+        )
         return scheduler_report(self.context.name, self.state, gone=self.gone)
 
     def _occupied(self, message: Any) -> None:
@@ -98,14 +134,22 @@ class ClusterNode(EntityNode):
 
     def reconcile(self) -> Steps:
         if not self.state.scheduler_digest:
-            self.state.scheduler_digest, self.state.sequence, self.state.occupied = "sent", self.state.sequence + 1, None
+            self.state.scheduler_digest, self.state.sequence, self.state.occupied = (
+                "sent",
+                self.state.sequence + 1,
+                None,
+            )
             report = self._report()
             yield
-            self.world.send([FleetSchedulerSignals.REPORT_CLUSTER.request(FLEET_SCHEDULER, report)])
+            self.world.send(
+                [FleetSchedulerSignals.REPORT_CLUSTER.request(FLEET_SCHEDULER, report)]
+            )
             yield
         if self.state.deleting and self.state.occupied == []:
             forget = Forget(kind=self.kind, name=self.context.name, uid=self.state.uid)
             self.gone = True
-            self.world.send([FleetSchedulerSignals.FORGET.request(FLEET_SCHEDULER, forget)])
+            self.world.send(
+                [FleetSchedulerSignals.FORGET.request(FLEET_SCHEDULER, forget)]
+            )
             yield
             self.world.end(self)

@@ -1,14 +1,29 @@
-"""The deployments and replicas of an exploration: each drives the controller of its workflow as the workflow does, one step at a time."""
+"""The deployments and replicas of an exploration.
+
+Each drives the controller of its workflow as the workflow does, one step at a time.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from activities.messaging.sending import Start, started_replicas
+from activities.messaging.sending import StartResult, started_replicas
 from activities.render.objects.teardown import ENGINES, SWEEP
 from api_types import names
-from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, RemainingObject, TeardownStepResult
+from api_types.messages.cluster_work import (
+    Applied,
+    AppliedEngine,
+    AppliedObject,
+    RemainingObject,
+    TeardownStepResult,
+)
 from api_types.messages.entities import StartedReplicas, StartReplica
-from api_types.messages.observations import Observed, ObservedObject, ObservedReplica, ObservedRoute, ObservedWorkload
+from api_types.messages.observations import (
+    Observed,
+    ObservedObject,
+    ObservedReplica,
+    ObservedRoute,
+    ObservedWorkload,
+)
 from api_types.messages.signals import (
     FLEET_SCHEDULER,
     ModelDeploymentSignals,
@@ -25,10 +40,13 @@ from workflows.entity.failures import Failure
 from workflows.model_deployment import orders as deployment_orders
 from workflows.model_deployment.controller import DeploymentController
 from workflows.model_deployment.decisions.account import deployment_account
-from workflows.model_deployment.decisions.scaling import record_applied_replicas, record_revision
+from workflows.model_deployment.decisions.scaling import (
+    record_applied_replicas,
+    record_revision,
+)
 from workflows.model_deployment.state import DeploymentState
 from workflows.model_replica import orders as replica_orders
-from workflows.model_replica.controller import ReplicaController
+from workflows.model_replica.controller import ModelReplicaController
 from workflows.model_replica.decisions.status import account_of
 from workflows.model_replica.reducers import messages as replica_messages
 from workflows.model_replica.state import ModelReplicaState
@@ -37,12 +55,14 @@ OBJECT = "apps/v1/Deployment/ml/engine"
 
 
 class DeploymentNode(EntityNode):
-    """A ModelDeployment."""
-
     kind = "ModelDeployment"
 
     def __init__(self, world: World, name: str, document: dict[str, Any]) -> None:
-        super().__init__(world, names.workflow_id(self.kind, document["metadata"]["namespace"], name), DeploymentState())
+        super().__init__(
+            world,
+            names.workflow_id(self.kind, document["metadata"]["namespace"], name),
+            DeploymentState(),
+        )
         self.apply(document)
 
     def build(self) -> None:
@@ -55,16 +75,18 @@ class DeploymentNode(EntityNode):
                 message_of(signals.REVOKE, self.controller.revoke),
                 message_of(signals.RELEASED, self.controller.released),
                 message_of(signals.FORGOTTEN, self.controller.forgotten),
-                message_of(signals.REPLICA_CHANGED, self.controller.replicas.record_report),
+                message_of(
+                    signals.REPLICA_CHANGED, self.controller.replicas.record_report
+                ),
                 message_of(signals.RESYNC, self.controller.resync),
                 (USER, lambda act: act()),
             ]
         )
 
-    # --- users ----------------------------------------------------------------------------------------------------------------------
+    # Users
 
     def apply(self, document: dict[str, Any]) -> None:
-        """Take a spec over that was admitted."""
+        """Accept an admitted spec."""
         if self.state.deleting:
             return
         spec = record_applied_replicas(self.state, document["spec"], self.context.now())
@@ -80,35 +102,65 @@ class DeploymentNode(EntityNode):
             self.context.mark_changed()
 
     def delete(self, force: str = "") -> None:
-        self.state.deletion_timestamp = self.state.deletion_timestamp or self.context.now()
+        self.state.deletion_timestamp = (
+            self.state.deletion_timestamp or self.context.now()
+        )
         self.state.forced = force
         self.context.mark_changed()
 
-    # --- the workflow ---------------------------------------------------------------------------------------------------------------
+    # The workflow
 
     def reports_to(self) -> list[str]:
         return [FLEET_SCHEDULER.workflow_id]
 
     def dependents(self) -> list[str]:
-        return [names.workflow_id("ModelReplica", self.context.namespace, replica.name) for replica in self.state.started()]
+        return [
+            names.workflow_id("ModelReplica", self.context.namespace, replica.name)
+            for replica in self.state.started()
+        ]
 
     def receivers_lost(self, workflow_ids: list[str]) -> None:
         self.controller.receivers_lost(workflow_ids)
 
     def account(self) -> Any:
-        return deployment_account(self.state, self.context.namespace, self.context.name).wire()
+        return deployment_account(
+            self.state, self.context.namespace, self.context.name
+        ).wire()
 
     def reconcile(self) -> Steps:
         if not self.state.adopted:
-            listed = [each for each in self.world.listed(["ModelReplica"]) if not self.world.happens(self.world.chances.unlisted)]
-            own = {each: account for each in listed if (account := self.world.query(each)) and account["deployment"] == self.context.name}
-            silent = [each for each in listed if each not in own and self.world.running[each].account()["deployment"] == self.context.name]
-            # The row of a run that is closed stays where it is: no listing leaves it out.
-            ended = [each for each in self.world.listed_terminated("ModelReplica", self.context.name) if each not in listed]
+            listed = [
+                each
+                for each in self.world.listed(["ModelReplica"])
+                if not self.world.happens(self.world.chances.unlisted)
+            ]
+            own = {
+                each: account
+                for each in listed
+                if (account := self.world.query(each))
+                and account["deployment"] == self.context.name
+            }
+            silent = [
+                each
+                for each in listed
+                if each not in own
+                and self.world.running[each].account()["deployment"]
+                == self.context.name
+            ]
+            # The visibility record of a closed run stays: every listing contains it.
+            ended = [
+                each
+                for each in self.world.listed_terminated(
+                    "ModelReplica", self.context.name
+                )
+                if each not in listed
+            ]
             yield
             self.controller.replicas.adopt(own)
             self.controller.replicas.record_ended(ended)
-            self.controller.replicas.record_unknown([each.rsplit("/", 1)[-1] for each in silent])
+            self.controller.replicas.record_unknown(
+                [each.rsplit("/", 1)[-1] for each in silent]
+            )
             self.controller.replicas.request_resync()
             self.state.adopted = True
         yield from self._carry_out(self.controller.next_orders({}))
@@ -122,23 +174,34 @@ class DeploymentNode(EntityNode):
             yield
             order, replicas = waiting.pop(0), self.controller.replicas
             match order:
-                case deployment_orders.Send(signals, _, recorded):
+                case deployment_orders.SendDeploymentSignals(signals, _, recorded):
                     if recorded:
                         self.complete_task()
                     missing = self.world.send(signals)
                     yield
                     replicas.sent(missing)
-                case deployment_orders.Start(starts):
+                case deployment_orders.StartReplicaWorkflows(starts):
                     self.complete_task()
                     result = start_replicas(self.world, starts)
                     if self.world.happens(self.world.chances.repeated):
                         result = start_replicas(self.world, starts)
                     yield
                     waiting += replicas.started(order, result)
-                case deployment_orders.ReadAccounts(unknown, _):
-                    ids = [names.workflow_id("ModelReplica", self.context.namespace, name) for name in unknown]
-                    answers = {each: account for each in ids if (account := self.world.query(each)) is not None}
-                    silent = [each for each in ids if each not in answers and each in self.world.running]
+                case deployment_orders.ReadReplicaAccounts(unknown, _):
+                    ids = [
+                        names.workflow_id("ModelReplica", self.context.namespace, name)
+                        for name in unknown
+                    ]
+                    answers = {
+                        each: account
+                        for each in ids
+                        if (account := self.world.query(each)) is not None
+                    }
+                    silent = [
+                        each
+                        for each in ids
+                        if each not in answers and each in self.world.running
+                    ]
                     yield
                     waiting += replicas.accounts_read(order, answers, silent)
 
@@ -147,44 +210,71 @@ def start_replicas(world: World, starts: list[StartReplica]) -> StartedReplicas:
     return started_replicas(starts, [start_replica(world, start) for start in starts])
 
 
-def start_replica(world: World, start: StartReplica) -> Start:
+def start_replica(world: World, start: StartReplica) -> StartResult:
     """Start the workflow of a replica, as `activities.messaging.sending` does."""
     workflow_id = names.workflow_id("ModelReplica", start.namespace, start.name)
     running = world.running.get(workflow_id)
     if isinstance(running, ReplicaNode):
-        return Start.RUNS if running.state.uid == start.uid else Start.TAKEN
+        return StartResult.RUNS if running.state.uid == start.uid else StartResult.TAKEN
     last = world.ended.get(workflow_id)
-    if last is not None and (last["uid"] == start.uid) == (workflow_id not in world.unfinished):
-        return Start.COMPLETED if last["uid"] == start.uid else Start.UNFINISHED
+    if last is not None and (last["uid"] == start.uid) == (
+        workflow_id not in world.unfinished
+    ):
+        return (
+            StartResult.COMPLETED
+            if last["uid"] == start.uid
+            else StartResult.UNFINISHED
+        )
     world.start(ReplicaNode(world, workflow_id, start))
-    return Start.RUNS
+    return StartResult.RUNS
 
 
 class ReplicaNode(EntityNode):
-    """A ModelReplica, with a cluster that applies, deletes and observes as it is told, at times in vain."""
+    """A ModelReplica with a cluster that applies, deletes and observes, sometimes
+    without effect.
+    """
 
     kind = "ModelReplica"
 
     def __init__(self, world: World, workflow_id: str, start: StartReplica) -> None:
-        state = ModelReplicaState.model_validate({"birth": start.wire()})
-        self.deployment_id = names.workflow_id("ModelDeployment", start.namespace, start.deployment)
+        state = ModelReplicaState.model_validate({"start": start.wire()})
+        self.deployment_id = names.workflow_id(
+            "ModelDeployment", start.namespace, start.deployment
+        )
         super().__init__(world, workflow_id, state)
 
     def renew(self, state: Any) -> None:
         self.state = state
-        self.context = EntityContext(self.kind, state, lambda: None, self.workflow_id, self.world.moment)
+        self.context = EntityContext(
+            self.kind, state, lambda: None, self.workflow_id, self.world.moment
+        )
         self.passing = None
         self.build()
 
     def build(self) -> None:
-        self.controller = ReplicaController(self.context)
+        self.controller = ModelReplicaController(self.context)
         signals = ModelReplicaSignals
         self.receivers = dict(
             [
-                message_of(signals.SET_TEMPLATE, lambda message: self._changed(replica_messages.set_template(self.state, message))),
-                message_of(signals.SET_LABELS, lambda message: self._changed(replica_messages.set_labels(self.state, message))),
+                message_of(
+                    signals.SET_TEMPLATE,
+                    lambda message: self._changed(
+                        replica_messages.set_template(self.state, message)
+                    ),
+                ),
+                message_of(
+                    signals.SET_LABELS,
+                    lambda message: self._changed(
+                        replica_messages.set_labels(self.state, message)
+                    ),
+                ),
                 message_of(signals.CLUSTER_CHANGED, self.controller.cluster_changed),
-                message_of(signals.OBSERVED, lambda message: self._changed(replica_messages.observed(self.state, message))),
+                message_of(
+                    signals.OBSERVED,
+                    lambda message: self._changed(
+                        replica_messages.observed(self.state, message)
+                    ),
+                ),
                 message_of(signals.RESYNC, lambda _: self._resync()),
                 message_of(signals.DELETE, lambda message: self.delete(message.uid)),
                 message_of(signals.FORCE, lambda message: self._force(message.scope)),
@@ -196,7 +286,7 @@ class ReplicaNode(EntityNode):
             self.context.mark_changed()
 
     def delete(self, uid: str = "") -> None:
-        """Begin the teardown, as the handler of `delete` does."""
+        """Start the teardown, as the handler of `delete` does."""
         if uid in ("", self.state.uid):
             if not self.state.deleting:
                 self.state.deletion_timestamp = self.context.now()
@@ -212,7 +302,7 @@ class ReplicaNode(EntityNode):
             self.state.forced = scope
             self.context.mark_changed()
 
-    # --- the workflow ---------------------------------------------------------------------------------------------------------------
+    # The workflow
 
     def reports_to(self) -> list[str]:
         return [self.deployment_id]
@@ -238,24 +328,29 @@ class ReplicaNode(EntityNode):
     def _carry_out(self, decide: Callable[[], list[replica_orders.Order]]) -> Steps:
         while orders := decide():
             if self.controller.teardown.gone and self.state.left_behind:
-                # What a forced teardown left is listed, and belongs to no workflow any more.
+                # Objects that a forced teardown left are listed and belong to no
+                # workflow any more.
                 self.world.clusters.remove(self.state.uid, self.world.ms)
             for order in orders:
                 yield
                 match order:
-                    case replica_orders.Send(signal, recorded):
+                    case replica_orders.SendReplicaSignal(signal, recorded):
                         if recorded:
                             self.complete_task()
                         found = not self.world.send([signal])
                         yield
                         self.controller.reports.sent(order, found=found)
-                    case replica_orders.ReadMemo(cluster):
+                    case replica_orders.ReadClusterMemo(cluster):
                         cluster_id = names.workflow_id("InferenceCluster", "", cluster)
                         node = self.world.running.get(cluster_id)
                         yield
                         last = self.world.memos.get(cluster_id)
-                        if isinstance(node, ClusterNode) or not self.controller.cluster.last_memo_read(last):
-                            self.controller.memo_read(node.memo() if isinstance(node, ClusterNode) else None)
+                        if isinstance(
+                            node, ClusterNode
+                        ) or not self.controller.cluster.last_memo_read(last):
+                            self.controller.memo_read(
+                                node.memo() if isinstance(node, ClusterNode) else None
+                            )
                     case replica_orders.Apply():
                         self.complete_task()
                         yield from self._apply(order)
@@ -265,31 +360,48 @@ class ReplicaNode(EntityNode):
                     case replica_orders.LeaveCache():
                         yield
 
-    # --- the cluster ----------------------------------------------------------------------------------------------------------------
+    # The cluster
 
     def _apply(self, order: replica_orders.Apply) -> Steps:
         taken = False
         if not self.world.happens(self.world.chances.failed):
             nodes = charges(read_entry(self.state.entry).engines)
-            uid, workflow_id, cluster = self.state.uid, self.workflow_id, order.request.cluster
+            uid, workflow_id, cluster = (
+                self.state.uid,
+                self.workflow_id,
+                order.request.cluster,
+            )
             self.world.note(f"apply {uid} on {cluster}")
             used = {(cluster, pool): count for pool, count in nodes.items()}
-            taken = not self.world.clusters.apply(Pod(uid, workflow_id, self.deployment_id, used, self.world.ms))
+            taken = not self.world.clusters.apply(
+                Pod(uid, workflow_id, self.deployment_id, used, self.world.ms)
+            )
         yield
         if self.controller.applying.is_obsolete(order):
             self.controller.applying.cancelled()
         elif taken:
-            self.controller.applying.failed(Failure("NameConflict", "its objects exist and belong to another uid"), "NameConflict")
+            self.controller.applying.failed(
+                Failure("NameConflict", "its objects exist and belong to another uid"),
+                "NameConflict",
+            )
         elif self.state.uid not in self.world.clusters.pods:
-            self.controller.applying.failed(Failure("ClusterUnreachable", "the cluster does not answer"), "ClusterUnreachable")
+            self.controller.applying.failed(
+                Failure("ClusterUnreachable", "the cluster does not answer"),
+                "ClusterUnreachable",
+            )
         else:
             self.controller.applying.applied(order, applied(self.state.uid))
             self.world.later(self._observe)
 
     def _observe(self) -> None:
-        """Have the watch of the cluster see the replica Ready."""
-        if self.world.running.get(self.workflow_id) is self and self.state.uid in self.world.clusters.pods:
-            seen = Observed(owner_uid=self.state.uid, digest="d", replica=observed(self.state.uid))
+        """Let the cluster's watch report the replica Ready."""
+        if (
+            self.world.running.get(self.workflow_id) is self
+            and self.state.uid in self.world.clusters.pods
+        ):
+            seen = Observed(
+                owner_uid=self.state.uid, digest="d", replica=observed(self.state.uid)
+            )
             self.mail.append((ModelReplicaSignals.OBSERVED.name, seen.wire()))
 
     def _delete(self, order: replica_orders.DeleteObjects) -> Steps:
@@ -303,14 +415,22 @@ class ReplicaNode(EntityNode):
         if teardown.is_obsolete(order):
             teardown.cancelled()
         elif chance < self.world.chances.failed:
-            teardown.attempt_failed(Failure("ClusterUnreachable", "the cluster does not answer"))
+            teardown.attempt_failed(
+                Failure("ClusterUnreachable", "the cluster does not answer")
+            )
         elif not removed:
-            teardown.attempted(TeardownStepResult(remaining=[RemainingObject(id=object_id(self.state.uid), why="finalizer")]))
+            teardown.attempted(
+                TeardownStepResult(
+                    remaining=[
+                        RemainingObject(id=object_id(self.state.uid), why="finalizer")
+                    ]
+                )
+            )
         else:
             teardown.attempted(TeardownStepResult())
 
 
-# --- what a cluster answers ------------------------------------------------------------------------------------------------------------
+# The answers of a cluster
 
 
 def object_id(uid: str) -> str:
@@ -319,13 +439,34 @@ def object_id(uid: str) -> str:
 
 def applied(uid: str) -> Applied:
     item = AppliedObject(key="model-serving-main", id=object_id(uid), digest="d1")
-    engine = AppliedEngine(name="main", kind="Deployment", workload_name="engine", copies=1, template_hash="h")
-    return Applied(hash="h", workload_name="engine", workload_namespace="ml", inventory=[item], engines=[engine], routing_surface="service")
+    engine = AppliedEngine(
+        name="main",
+        kind="Deployment",
+        workload_name="engine",
+        copies=1,
+        template_hash="h",
+    )
+    return Applied(
+        hash="h",
+        workload_name="engine",
+        workload_namespace="ml",
+        inventory=[item],
+        engines=[engine],
+        routing_surface="service",
+    )
 
 
 def observed(uid: str) -> ObservedReplica:
     workload = ObservedWorkload(
-        name="engine", kind="Deployment", current=True, desired=1, updated=1, ready=1, available=1, total=1, pods_ready=1
+        name="engine",
+        kind="Deployment",
+        current=True,
+        desired=1,
+        updated=1,
+        ready=1,
+        available=1,
+        total=1,
+        pods_ready=1,
     )
     return ObservedReplica(
         objects=[ObservedObject(id=object_id(uid), digest="d1")],

@@ -1,7 +1,9 @@
-"""A fleet without Temporal and without clusters: workflows that run, signals on their way, and what runs on each cluster.
+"""A fleet without Temporal and without clusters.
 
-The decisions are those of the product. What stands in for Temporal is a list of running workflows and signals that are delivered at once,
-twice, late or, where a test says so, never. Every choice comes from one generator, so that a seed repeats a whole exploration.
+Running workflows, signals in transit, and the workloads on each cluster. The decisions
+are those of the product. Temporal is replaced by a list of running workflows, and
+signals are delivered at once, twice, late or, if a test says so, never. Every choice
+comes from one generator, so that a seed repeats a whole exploration.
 """
 
 from abc import ABC, abstractmethod
@@ -17,11 +19,11 @@ from api_types.names import FLEET_SCHEDULER_ID
 
 START = 1_700_000_000_000
 
-# How long after it was sent a repeated signal may still arrive.
+# A repeated signal may arrive this long after it was sent.
 LATE_MS = 120_000
-# What visibility lags behind.
+# The delay of visibility.
 VISIBILITY_LAG_MS = 1_000
-# What the watch of a cluster lags behind.
+# The delay of a cluster's watch.
 WATCH_LAG_MS = 1_000
 
 Receiver = Callable[[Any], None]
@@ -29,7 +31,7 @@ Receiver = Callable[[Any], None]
 
 @dataclass(frozen=True)
 class Chances:
-    """How likely each fault is, each time that it can happen."""
+    """The probability of each fault, each time that it can happen."""
 
     repeated: float = 0.03
     late: float = 0.05
@@ -48,7 +50,7 @@ class Chances:
 
 @dataclass
 class Pod:
-    """What one replica has on a cluster: nodes of a pool, while its objects are there."""
+    """The nodes of one replica on a cluster, while its objects exist."""
 
     uid: str
     workflow_id: str
@@ -59,9 +61,11 @@ class Pod:
 
 @dataclass
 class Clusters:
-    """What is really there: the nodes of each pool, and what runs on them.
+    """The actual state: the nodes of each pool, and the workloads on them.
 
-    `excused`: pools that lost nodes. What was decided before may still be applied; until all of that fits again they prove nothing.
+    `excused` has pools that lost nodes. Earlier decisions may still be applied there,
+    so overcommitment of such a pool proves nothing until all of its workloads fit
+    again.
     """
 
     nodes: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -81,8 +85,14 @@ class Clusters:
         self.nodes[pool] = count
 
     def apply(self, pod: Pod) -> bool:
-        """Create what a replica has; False if another uid has objects of these names, which are left alone."""
-        if any(other.workflow_id == pod.workflow_id and other.uid != pod.uid for other in self.pods.values()):
+        """Create a replica's objects.
+
+        Return False, and change nothing, if objects of another uid have these names.
+        """
+        if any(
+            other.workflow_id == pod.workflow_id and other.uid != pod.uid
+            for other in self.pods.values()
+        ):
             return False
         pod.since = self.pods[pod.uid].since if pod.uid in self.pods else pod.since
         self.pods[pod.uid] = pod
@@ -93,15 +103,33 @@ class Clusters:
             self.removed[uid] = (pod, now)
 
     def watched(self, cluster: str, now: int) -> list[str]:
-        """Name the replicas of which the watch of a cluster sees objects, a moment late."""
-        self.removed = {uid: (pod, at) for uid, (pod, at) in self.removed.items() if now - at < WATCH_LAG_MS}
-        pods = [pod for pod in self.pods.values() if now - pod.since >= WATCH_LAG_MS] + [pod for pod, _ in self.removed.values()]
-        return sorted({pod.workflow_id.partition("/")[2] for pod in pods if any(name == cluster for name, _ in pod.nodes)})
+        """Return the replicas whose objects the watch of a cluster sees, after its delay."""
+        self.removed = {
+            uid: (pod, at)
+            for uid, (pod, at) in self.removed.items()
+            if now - at < WATCH_LAG_MS
+        }
+        pods = [
+            pod for pod in self.pods.values() if now - pod.since >= WATCH_LAG_MS
+        ] + [pod for pod, _ in self.removed.values()]
+        return sorted(
+            {
+                pod.workflow_id.partition("/")[2]
+                for pod in pods
+                if any(name == cluster for name, _ in pod.nodes)
+            }
+        )
 
     def excuse_no_more(self, charged: Counter[tuple[str, str]]) -> None:
-        """End the excuse of pools where all that runs fits, and all that the scheduler has charged knowing their nodes."""
+        """End the excuse of pools in which all workloads fit, and all charges that the
+        scheduler made with knowledge of their nodes.
+        """
         used = self.used()
-        self.excused -= {pool for pool in self.excused if max(used[pool], charged[pool]) <= self.nodes[pool]}
+        self.excused -= {
+            pool
+            for pool in self.excused
+            if max(used[pool], charged[pool]) <= self.nodes[pool]
+        }
 
     def overcommitted(self) -> list[str]:
         return [
@@ -112,7 +140,7 @@ class Clusters:
 
 
 class Node(ABC):
-    """One running workflow: signals that arrived, and the steps that it takes."""
+    """One running workflow: its queued signals, and the steps that it takes."""
 
     def __init__(self, world: "World", workflow_id: str) -> None:
         self.world = world
@@ -123,7 +151,7 @@ class Node(ABC):
         self.receivers: dict[str, Receiver] = {}
 
     def handle(self) -> None:
-        """Handle all signals that arrived: handlers only store."""
+        """Handle all queued signals. Handlers only store them."""
         while self.mail:
             name, payload = self.mail.popleft()
             if name in self.receivers:
@@ -131,38 +159,38 @@ class Node(ABC):
 
     @abstractmethod
     def is_ready(self) -> bool:
-        """Whether there is anything to do now."""
+        pass
 
     @abstractmethod
     def wakes_at(self) -> int | None:
-        """Give the time in ms of its next timer."""
+        """Return the time in ms of the next timer."""
 
     @abstractmethod
     def step(self) -> None:
-        """Go on to the next point where another workflow could act."""
+        """Run to the next point at which another workflow can run."""
 
     def knows_all(self) -> bool:
-        """Whether this is a scheduler that has read all accounts."""
+        """Return whether this is a scheduler that has read all accounts."""
         return False
 
     @abstractmethod
     def account(self) -> Any:
-        """Answer the query of that name."""
+        pass
 
     def memo(self) -> Any:
-        """Give what its memo holds of its connection; None for all but clusters."""
+        """Return the connection in the memo; None for all but clusters."""
         return None
 
 
 @dataclass
 class World:
-    """All of it.
+    """All workflows, clusters and signals.
 
     Attributes:
-        ended: accounts of workflows that are closed, which still answer queries; `memos`: those of closed clusters.
-        terminated: accounts of workflows that were, with the start in ms of the last such run.
-        unfinished: workflows whose last run was terminated.
-
+      ended: accounts of closed workflows, which still answer queries.
+      memos: the memos of closed clusters.
+      terminated: accounts of terminated workflows, with the start in ms of their last run.
+      unfinished: workflows whose last run was terminated.
     """
 
     random: Random
@@ -179,7 +207,7 @@ class World:
     trace: deque[str] = field(default_factory=lambda: deque(maxlen=5000))
     steps: int = 0
 
-    # --- time -----------------------------------------------------------------------------------------------------------------------
+    # Time
 
     def now_ms(self) -> int:
         return self.ms
@@ -187,7 +215,7 @@ class World:
     def moment(self) -> datetime:
         return datetime.fromtimestamp(self.ms / 1000, tz=UTC)
 
-    # --- chance ---------------------------------------------------------------------------------------------------------------------
+    # Chance
 
     def happens(self, chance: float) -> bool:
         return chance > 0 and self.random.random() < chance
@@ -196,10 +224,10 @@ class World:
         self.trace.append(f"{self.steps} {(self.ms - START) / 1000:.3f} {text}")
 
     def later(self, act: Callable[[], None]) -> None:
-        """Have something happen at a random time, within the time that a signal may be late."""
+        """Schedule an action at a random time, within the delay of a late signal."""
         self.late.append((self.ms + self.random.randrange(LATE_MS), act))
 
-    # --- workflows ------------------------------------------------------------------------------------------------------------------
+    # Workflows
 
     def start(self, node: Node) -> None:
         self.note(f"start {node.workflow_id}")
@@ -211,11 +239,17 @@ class World:
         """Complete a workflow."""
         if self.running.get(node.workflow_id) is node:
             self.note(f"complete {node.workflow_id}")
-            self.ended[node.workflow_id], self.memos[node.workflow_id] = node.account(), node.memo()
+            self.ended[node.workflow_id], self.memos[node.workflow_id] = (
+                node.account(),
+                node.memo(),
+            )
             del self.running[node.workflow_id]
 
     def terminate(self, workflow_id: str) -> None:
-        """End a workflow where it stands, as an operator may. What it was just sending may still arrive."""
+        """Terminate a workflow abruptly, as an operator can.
+
+        Its unfinished sends may still arrive.
+        """
         node = self.running.pop(workflow_id)
         self.note(f"terminate {workflow_id}")
         self.unfinished.add(workflow_id)
@@ -223,25 +257,43 @@ class World:
         self.terminated[workflow_id] = (self.ended[workflow_id], node.started_ms)
 
     def listed(self, prefixes: Iterable[str]) -> list[str]:
-        """Give what visibility lists: what has started a moment ago is not there yet."""
-        return [each for each in self.running_of(prefixes) if self.ms - self.running[each].started_ms >= VISIBILITY_LAG_MS]
+        """Return the ids that visibility lists.
+
+        It omits workflows that started a moment ago.
+        """
+        return [
+            each
+            for each in self.running_of(prefixes)
+            if self.ms - self.running[each].started_ms >= VISIBILITY_LAG_MS
+        ]
 
     def running_of(self, prefixes: Iterable[str]) -> list[str]:
-        """Give the ids of all that run of some kinds."""
+        """Return the ids of all running workflows of some kinds."""
         wanted = tuple(f"{prefix.lower()}/" for prefix in prefixes)
-        return sorted(workflow_id for workflow_id in self.running if workflow_id.startswith(wanted))
+        return sorted(
+            workflow_id
+            for workflow_id in self.running
+            if workflow_id.startswith(wanted)
+        )
 
     def listed_terminated(self, kind: str, deployment: str) -> list[str]:
-        """Give what visibility lists as terminated of a deployment; some may have been started again, and be complete."""
+        """Return the ids of a deployment that visibility lists as terminated.
+
+        Some may have been restarted and have completed.
+        """
         return sorted(
             workflow_id
             for workflow_id, (account, started_ms) in self.terminated.items()
-            if workflow_id.startswith(f"{kind.lower()}/") and account["deployment"] == deployment
+            if workflow_id.startswith(f"{kind.lower()}/")
+            and account["deployment"] == deployment
             if self.ms - started_ms >= VISIBILITY_LAG_MS
         )
 
     def query(self, workflow_id: str) -> Any:
-        """Give the account of a workflow: None if it does not exist or does not answer. A closed one answers as it was."""
+        """Return the account of a workflow; None if it does not exist or does not answer.
+
+        A closed one answers with its last state.
+        """
         node = self.running.get(workflow_id)
         if node is None:
             return self.ended.get(workflow_id)
@@ -250,11 +302,18 @@ class World:
         node.handle()
         return node.account()
 
-    # --- signals --------------------------------------------------------------------------------------------------------------------
+    # Signals
 
     def signal(self, request: SignalRequest) -> bool:
-        """Deliver a signal; False when its receiver does not run. The scheduler is started if it does not."""
-        if request.workflow_id == FLEET_SCHEDULER_ID and request.workflow_id not in self.running and self.start_scheduler is not None:
+        """Deliver a signal; return False if its receiver does not run.
+
+        Start the scheduler if it does not run.
+        """
+        if (
+            request.workflow_id == FLEET_SCHEDULER_ID
+            and request.workflow_id not in self.running
+            and self.start_scheduler is not None
+        ):
             self.start(self.start_scheduler())
         node = self.running.get(request.workflow_id)
         if node is None:
@@ -266,13 +325,20 @@ class World:
         return True
 
     def send(self, requests: Iterable[SignalRequest]) -> set[str]:
-        """Send signals as an activity does, which may be executed twice, and an attempt of which may be late; gives who does not run."""
+        """Send signals like an activity, which may be executed twice, with one attempt late.
+
+        Return the receivers that do not run.
+        """
         rows = list(requests)
         attempts = 1 + self.happens(self.chances.repeated)
         missing: set[str] = set()
         for attempt in range(attempts):
-            # An attempt that is lost may have sent only some.
-            sent = rows if attempt == attempts - 1 else rows[: self.random.randrange(len(rows) + 1)]
+            # A lost attempt may have sent only some signals.
+            sent = (
+                rows
+                if attempt == attempts - 1
+                else rows[: self.random.randrange(len(rows) + 1)]
+            )
             for request in sent:
                 self.note(f"{request.signal} -> {request.workflow_id}")
                 if not self.signal(request):
@@ -286,14 +352,14 @@ class World:
         self.note(f"late: {request.signal} -> {request.workflow_id}")
         self.signal(request)
 
-    # --- going on -------------------------------------------------------------------------------------------------------------------
+    # Going on
 
     def is_busy(self) -> bool:
-        """Whether a workflow has something to do now."""
+        """Return whether a workflow can run now."""
         return any(node.mail or node.is_ready() for node in self.running.values())
 
     def advance(self) -> None:
-        """Take one step of one workflow, or let time pass until there is one."""
+        """Run one step of one workflow, or advance the time until one can run."""
         self.steps += 1
         due = [entry for entry in self.late if entry[0] <= self.ms]
         if due:
@@ -306,6 +372,10 @@ class World:
             self.ms += self.random.randrange(20)
             node.step()
             return
-        wakes = [wake for node in self.running.values() if (wake := node.wakes_at()) is not None]
+        wakes = [
+            wake
+            for node in self.running.values()
+            if (wake := node.wakes_at()) is not None
+        ]
         wakes += [entry[0] for entry in self.late]
         self.ms = max(self.ms + 1, min(wakes, default=0))

@@ -1,4 +1,7 @@
-"""A worker refuses the argument of an activity, as one of an older release may during an upgrade: no workflow ends. On a real server."""
+"""A worker rejects the argument of an activity, like one of an older release during an upgrade.
+
+No workflow ends. These tests use a real server.
+"""
 
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -10,8 +13,18 @@ from temporalio import activity
 from activities import arguments
 from api_types import names
 from api_types.errors import InvalidInput
-from tests.workflows.environment.harness import a_deployment, condition, eventually, message
-from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+from tests.workflows.environment.harness import (
+    a_deployment,
+    condition,
+    eventually,
+    message,
+)
+from tests.workflows.environment.protocol_fleet import (
+    NAMESPACE,
+    ProtocolFleet,
+    ReportedCluster,
+    protocol_fleet,
+)
 from workflows.entity import backoff
 
 pytestmark = pytest.mark.testbed("shared")
@@ -20,9 +33,9 @@ REFUSED = "argument 1: later_field: is not known"
 
 
 class OldWorker:
-    """Refuses the first call of each activity by each kind of workflow, unless it is a local one.
+    """Reject the first call of each non-local activity by each kind of workflow.
 
-    A `blocked` activity is refused until it is not blocked any more.
+    A `blocked` activity is rejected until it is unblocked.
     """
 
     def __init__(self) -> None:
@@ -30,7 +43,7 @@ class OldWorker:
         self.blocked: set[str] = set()
 
     def check(self, info: activity.Info) -> None:
-        """Refuse a call. Raises InvalidInput."""
+        """Check a call. Raise InvalidInput to reject it."""
         name, call = info.activity_type, f"{info.workflow_type}/{info.activity_type}"
         if not info.is_local and (name in self.blocked or not self.refused[call]):
             self.refused[call] += 1
@@ -39,7 +52,7 @@ class OldWorker:
 
 @pytest.fixture
 def old_worker(monkeypatch: pytest.MonkeyPatch) -> OldWorker:
-    """Put it before the check of arguments."""
+    """Install the check before the check of arguments."""
     worker, check = OldWorker(), arguments._Check.execute_activity
 
     async def execute(self: Any, call: Any) -> Any:
@@ -60,27 +73,50 @@ async def fleet(old_worker: OldWorker) -> AsyncIterator[ProtocolFleet]:
 
 
 async def ended(fleet: ProtocolFleet) -> list[str]:
-    """Name the workflows that have ended."""
-    ends = fleet.client.list_workflows('ExecutionStatus != "Running" AND ExecutionStatus != "ContinuedAsNew"')
+    """Return the workflows that have ended."""
+    ends = fleet.client.list_workflows(
+        'ExecutionStatus != "Running" AND ExecutionStatus != "ContinuedAsNew"'
+    )
     return [f"{each.id}: {each.status}" async for each in ends]
 
 
-async def test_an_object_says_which_call_is_refused_until_the_worker_accepts_it(fleet: ProtocolFleet, old_worker: OldWorker) -> None:
+async def test_an_object_reports_the_refused_call_until_the_worker_accepts_it(
+    fleet: ProtocolFleet, old_worker: OldWorker
+) -> None:
     old_worker.blocked = {"start_replicas"}
     await fleet.apply(a_deployment("chat", NAMESPACE))
 
     async def seen() -> Any:
         return await fleet.describe("chat") or {}
 
-    shown = await eventually(seen, lambda shown: condition(shown, "CallsAccepted") == "False", what="the refusal")
-    assert f"start_replicas: {REFUSED}. It is tried again; upgrade the workers that serve modelplane" in message(shown, "CallsAccepted")
-    waiting = await fleet.client.get_workflow_handle(names.workflow_id("ModelDeployment", NAMESPACE, "chat")).query("waiting")
-    assert any(line.startswith("CallsAccepted: CallRefused") for line in waiting), waiting
+    shown = await eventually(
+        seen,
+        lambda shown: condition(shown, "CallsAccepted") == "False",
+        what="the refusal",
+    )
+    assert (
+        f"start_replicas: {REFUSED}. The call is retried; upgrade the workers that serve modelplane"
+        in message(shown, "CallsAccepted")
+    )
+    waiting = await fleet.client.get_workflow_handle(
+        names.workflow_id("ModelDeployment", NAMESPACE, "chat")
+    ).query("waiting")
+    assert any(line.startswith("CallsAccepted: CallRefused") for line in waiting), (
+        waiting
+    )
     old_worker.blocked = set()
-    await eventually(seen, lambda shown: condition(shown, "CallsAccepted") == "", what="the end of the refusal")
-    await eventually(lambda: fleet.running("ModelReplica"), lambda count: count == 1, what="the replica")
+    await eventually(
+        seen,
+        lambda shown: condition(shown, "CallsAccepted") == "",
+        what="the end of the refusal",
+    )
+    await eventually(
+        lambda: fleet.running("ModelReplica"),
+        lambda count: count == 1,
+        what="the replica",
+    )
     assert await ended(fleet) == []
-    # The scheduler, too, made the call again by which it answers: the replica was placed.
+    # The scheduler repeated its answering call too, because the replica was placed.
     expected = {"FleetScheduler/tell_many", "ModelDeployment/start_replicas"}
     assert expected <= set(old_worker.refused)
     # It keeps the last few refusals. Which ones these are depends on the load.

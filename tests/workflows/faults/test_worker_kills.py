@@ -1,4 +1,7 @@
-"""The worker may be killed at any moment: the outcome is the same, nothing is doubled and nothing is left."""
+"""The worker may be killed at any moment.
+
+The outcome is the same, without duplicates and leftovers.
+"""
 
 import asyncio
 import json
@@ -9,7 +12,12 @@ from temporalio.client import WorkflowHistory
 
 from activities.render.objects.teardown import ENGINES
 from tests.random_cases import generator
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    a_deployment,
+    eventually,
+)
 from tests.workflows.environment.one_cluster import (
     CLUSTER,
     HOLD,
@@ -37,7 +45,9 @@ async def kill_after(plane: ControlPlane, seconds: float) -> None:
 
 @pytest.mark.soak
 @pytest.mark.random
-async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in_the_outcome(plane: ControlPlane, namespace: str) -> None:
+async def test_ten_worker_kills_during_apply_scale_and_delete_do_not_change_the_outcome(
+    plane: ControlPlane, namespace: str
+) -> None:
     chance = generator()
     name = "busy"
     moments = [chance.uniform(0.05, 2.5) for _ in range(10)]
@@ -51,12 +61,22 @@ async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in
     await plane.scale(name, namespace, 4)
     for moment in moments[4:7]:
         await kill_after(plane, moment)
-    scaled = await plane.until("ModelDeployment", name, lambda seen: ready_count(seen) == 4, namespace)
-    assert len({placement["replica"] for placement in scaled["status"]["placements"]}) == 4
-    running = sum(len(plane.pods(cluster, namespace)) for cluster in plane.running.clusters)
+    scaled = await plane.until(
+        "ModelDeployment", name, lambda seen: ready_count(seen) == 4, namespace
+    )
+    assert (
+        len({placement["replica"] for placement in scaled["status"]["placements"]}) == 4
+    )
+    running = sum(
+        len(plane.pods(cluster, namespace)) for cluster in plane.running.clusters
+    )
     assert running == 4
     assert await plane.scheduler("audit") == []
-    held = [entry for entry in await plane.scheduler("ledger") if entry["namespace"] == namespace]
+    held = [
+        entry
+        for entry in await plane.scheduler("ledger")
+        if entry["namespace"] == namespace
+    ]
     assert len(held) == 4
 
     await plane.delete("ModelDeployment", name, namespace)
@@ -67,19 +87,29 @@ async def test_wkl_115_ten_kills_during_apply_scale_and_delete_change_nothing_in
         assert plane.our_objects(cluster, namespace) == []
 
     async def ledger() -> list[Json]:
-        return [entry for entry in await plane.scheduler("ledger") if entry["namespace"] == namespace]
+        return [
+            entry
+            for entry in await plane.scheduler("ledger")
+            if entry["namespace"] == namespace
+        ]
 
-    await eventually(ledger, lambda entries: entries == [], what="the ledger's release of every node")
+    await eventually(
+        ledger, lambda entries: entries == [], what="the ledger's release of every node"
+    )
 
 
 def teardown_steps(history: WorkflowHistory) -> list[int]:
-    """The numbers of the steps that a replica attempted, in order."""
-    scheduled = [event.activity_task_scheduled_event_attributes for event in history.events]
-    attempts = [each for each in scheduled if each.activity_type.name == "teardown_replica_step"]
+    """Return the numbers of the steps that a replica attempted, in order."""
+    scheduled = [
+        event.activity_task_scheduled_event_attributes for event in history.events
+    ]
+    attempts = [
+        each for each in scheduled if each.activity_type.name == "teardown_replica_step"
+    ]
     return [json.loads(each.input.payloads[0].data)["number"] for each in attempts]
 
 
-async def test_wkl_115_w4_w6_a_teardown_resumes_where_its_worker_was_killed_and_a_rollout_that_nobody_watched_is_seen(
+async def test_a_teardown_resumes_after_a_worker_kill_and_an_unobserved_rollout_is_noticed(
     plane: ControlPlane,
 ) -> None:
     leaving, rolling = a_tenant(), a_tenant()
@@ -87,11 +117,16 @@ async def test_wkl_115_w4_w6_a_teardown_resumes_where_its_worker_was_killed_and_
         await plane.apply(here("model", namespace))
     for namespace in (leaving, rolling):
         await plane.ready("ModelDeployment", "model", namespace)
-    gone, kept = await the_replica(plane, "model", leaving), await the_replica(plane, "model", rolling)
+    gone, kept = (
+        await the_replica(plane, "model", leaving),
+        await the_replica(plane, "model", rolling),
+    )
     held, rolled = workload(plane, leaving), workload(plane, rolling)
     set_finalizers(plane, held, HOLD)
     await plane.delete("ModelDeployment", "model", leaving)
-    await plane.until("ModelReplica", gone, lambda seen: waits_at_step(seen, ENGINES), leaving)
+    await plane.until(
+        "ModelReplica", gone, lambda seen: waits_at_step(seen, ENGINES), leaving
+    )
     await plane.apply(here("model", rolling, image=NEW_IMAGE))
 
     async def applied() -> bool:
@@ -103,19 +138,35 @@ async def test_wkl_115_w4_w6_a_teardown_resumes_where_its_worker_was_killed_and_
 
     async def counts() -> list[Any]:
         status = plane.get(CLUSTER, rolled)["status"]
-        return [status.get("updatedReplicas"), status.get("availableReplicas"), status.get("replicas")]
+        return [
+            status.get("updatedReplicas"),
+            status.get("availableReplicas"),
+            status.get("replicas"),
+        ]
 
     # The whole transition is over before any worker watches again.
-    await eventually(counts, lambda seen: seen == [1, 1, 1], what="the rollout of the engine")
+    await eventually(
+        counts, lambda seen: seen == [1, 1, 1], what="the rollout of the engine"
+    )
     await asyncio.to_thread(plane.worker.start)
     await plane.gone("ModelDeployment", "model", leaving)
     await nothing_is_left(plane, leaving)
-    steps = teardown_steps(await plane.handle("ModelReplica", gone, leaving).fetch_history())
+    steps = teardown_steps(
+        await plane.handle("ModelReplica", gone, leaving).fetch_history()
+    )
     assert steps == sorted(steps)
     seen = await plane.until(
-        "ModelDeployment", "model", lambda seen: (seen["status"]["observedGeneration"], seen["status"]["phase"]) == (2, "Ready"), rolling
+        "ModelDeployment",
+        "model",
+        lambda seen: (
+            (seen["status"]["observedGeneration"], seen["status"]["phase"])
+            == (2, "Ready")
+        ),
+        rolling,
     )
-    assert [placement["replica"] for placement in seen["status"]["placements"]] == [kept]
+    assert [placement["replica"] for placement in seen["status"]["placements"]] == [
+        kept
+    ]
     assert await images(plane, rolling) == [NEW_IMAGE]
     await clean_up(plane, "model", rolling)
 

@@ -1,4 +1,4 @@
-"""What the scheduler's workflow does between two waits, without a server."""
+"""The work of the scheduler's workflow between two waits, without a server."""
 
 import json
 import logging
@@ -16,8 +16,10 @@ from workflows.fleet_scheduler.inbox import Inbox
 LOG = logging.getLogger(__name__)
 
 
-def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[PlacementRequest]:
-    """Read these signals and decide all requests that wait; gives those that were decided, in order."""
+def run_cycle(
+    cache: SchedulerCache, *received: tuple[str, Any]
+) -> list[PlacementRequest]:
+    """Read these signals and decide all queued requests; return the decided ones in order."""
     cache.state.inbox += [ReceivedSignal(name, payload) for name, payload in received]
     while Inbox(cache, LOG).read():
         pass
@@ -27,7 +29,14 @@ def run_cycle(cache: SchedulerCache, *received: tuple[str, Any]) -> list[Placeme
     controller = SchedulerController(cache, Inbox(cache, LOG), LOG)
     while cache.state.queue:
         batch = controller.next_batch()
-        answered = decide_batch(DecideBatch(run_id=run_id, version=cache.fleet.version, now=cache.now(), requests=batch.requests))
+        answered = decide_batch(
+            DecideBatch(
+                run_id=run_id,
+                version=cache.fleet.version,
+                now=cache.now(),
+                requests=batch.requests,
+            )
+        )
         json.loads(answered.model_dump_json(by_alias=True))
         assert not answered.problems
         controller.decided(batch, answered)

@@ -1,4 +1,7 @@
-"""Malformed payloads, made from valid ones: each node removed, null, of every other type, or a number out of all bounds."""
+"""Malformed payloads derived from valid ones.
+
+Each node removed, null, of every other type, or an excessive number.
+"""
 
 import copy
 from collections.abc import Iterator
@@ -20,7 +23,12 @@ from api_types.messages.scheduling import (
 )
 from api_types.messages.signals import FleetSchedulerSignals, signals_of
 from scheduler.model.inputs import LedgerEntry
-from scheduler.model.policy import AffinityTerm, PlacementPolicy, Rollout, TopologySpread
+from scheduler.model.policy import (
+    AffinityTerm,
+    PlacementPolicy,
+    RolloutPolicy,
+    SpreadConstraint,
+)
 from scheduler.model.wire import to_wire
 from tests.scheduler.builders import cluster as a_cluster
 from tests.scheduler.builders import decided, deployment, engine, fleet
@@ -28,7 +36,22 @@ from tests.workflows.fleet_scheduler.requests import place
 
 REMOVED = object()
 LONG = "a/b\n" * 200
-WRONG: tuple[Any, ...] = (REMOVED, None, True, -1, 10**30, 2**62, float("nan"), "", LONG, [], {}, [None], {"x": None}, {"$packed": "x"})
+WRONG: tuple[Any, ...] = (
+    REMOVED,
+    None,
+    True,
+    -1,
+    10**30,
+    2**62,
+    float("nan"),
+    "",
+    LONG,
+    [],
+    {},
+    [None],
+    {"x": None},
+    {"$packed": "x"},
+)
 
 MANIFEST: dict[str, Any] = {
     "metadata": {
@@ -52,7 +75,9 @@ MANIFEST: dict[str, Any] = {
         ],
     },
     "status": {
-        "conditions": [{"type": "Ready", "status": "True", "reason": "Available", "message": ""}],
+        "conditions": [
+            {"type": "Ready", "status": "True", "reason": "Available", "message": ""}
+        ],
         "gateway": {"address": "10.0.0.1"},
         "cache": {"storageClassName": "fast"},
         "gpuPools": [
@@ -61,7 +86,14 @@ MANIFEST: dict[str, Any] = {
                 "nodes": 4,
                 "priceMilli": 1000,
                 "classMissing": False,
-                "observed": {"schedulable": 3, "total": 4, "foreign": 0, "queueFree": 2, "admitted": 1, "observedAt": 5},
+                "observed": {
+                    "schedulable": 3,
+                    "total": 4,
+                    "foreign": 0,
+                    "queueFree": 2,
+                    "admitted": 1,
+                    "observedAt": 5,
+                },
                 "devices": [
                     {
                         "name": "gpu",
@@ -82,13 +114,34 @@ MANIFEST: dict[str, Any] = {
         ],
         "capacity": {
             "observedAt": 5,
-            "pools": [{"name": "h100", "nodesSchedulable": 3, "nodesTotal": 4, "foreignNodes": 0}],
-            "queues": [{"name": "q", "tenants": ["modelplane-ml"], "pools": ["h100"], "free": 8}],
-            "admission": [{"workload": "w", "state": "Pending", "reason": "full", "since": 5}],
+            "pools": [
+                {
+                    "name": "h100",
+                    "nodesSchedulable": 3,
+                    "nodesTotal": 4,
+                    "foreignNodes": 0,
+                }
+            ],
+            "queues": [
+                {
+                    "name": "q",
+                    "tenants": ["modelplane-ml"],
+                    "pools": ["h100"],
+                    "free": 8,
+                }
+            ],
+            "admission": [
+                {"workload": "w", "state": "Pending", "reason": "full", "since": 5}
+            ],
         },
     },
 }
-WITHOUT_ADAPTER = {**MANIFEST, "status": {key: value for key, value in MANIFEST["status"].items() if key != "capacity"}}
+WITHOUT_ADAPTER = {
+    **MANIFEST,
+    "status": {
+        key: value for key, value in MANIFEST["status"].items() if key != "capacity"
+    },
+}
 
 POLICY = {
     "profile": "weighted",
@@ -97,7 +150,14 @@ POLICY = {
     "classAccounting": {"h100": "device-safe"},
     "priorityClasses": {"high": 10},
     "quotas": [
-        {"namespace": "other", "maxNodes": 1, "matchLabels": {"a": "b"}, "className": "h100", "deviceSelector": "true", "priorityFloor": 1}
+        {
+            "namespace": "other",
+            "maxNodes": 1,
+            "matchLabels": {"a": "b"},
+            "className": "h100",
+            "deviceSelector": "true",
+            "priorityFloor": 1,
+        }
     ],
     "reservationTtlSeconds": 60,
     "admissionTimeoutSeconds": 60,
@@ -112,10 +172,12 @@ def a_place() -> PlacementRequest:
         engine(),
         name="qwen",
         policy=PlacementPolicy(
-            rollout=Rollout(max_unavailable="25%", max_surge=1, partition=1, paused=True),
+            rollout=RolloutPolicy(
+                max_unavailable="25%", max_surge=1, partition=1, paused=True
+            ),
             priority_class="high",
             min_available=1,
-            topology_spread=(TopologySpread(REGION),),
+            topology_spread=(SpreadConstraint(REGION),),
             affinity=(AffinityTerm({"a": "b"}, REGION, ("ml",), 1),),
             anti_affinity=(AffinityTerm({"a": "b"}),),
         ),
@@ -144,36 +206,74 @@ def an_entry() -> LedgerEntry:
 
 
 def valid_payloads() -> list[tuple[str, dict[str, Any]]]:
-    """A valid payload for each signal of the scheduler, with every field that its readers know; some have two."""
+    """Return valid payloads for each signal of the scheduler, with every field that it reads.
+
+    Some signals have two.
+    """
     entry = an_entry()
     found: list[tuple[str, Any]] = [
         (FleetSchedulerSignals.PLACE.name, a_place()),
         (FleetSchedulerSignals.BOUND.name, Bound(entries={entry.uid: to_wire(entry)})),
         (FleetSchedulerSignals.RELEASED.name, Released(uid="u", name="n")),
         (FleetSchedulerSignals.REVOKED.name, Revoked(uid="u")),
-        (FleetSchedulerSignals.REPORT_CLUSTER.name, ReportCluster(name="eu", uid="u", sequence=3, epoch=1, manifest=MANIFEST)),
-        (FleetSchedulerSignals.REPORT_CLUSTER.name, ReportCluster(name="eu", uid="u", sequence=3, epoch=1, manifest=WITHOUT_ADAPTER)),
-        (FleetSchedulerSignals.REPORT_CLASS.name, ReportClass(name="h100", generation=1, spec={"devices": []})),
-        (FleetSchedulerSignals.FORGET.name, Forget(kind="ModelDeployment", name="x", namespace="ml", uid="u", gone=True)),
-        (FleetSchedulerSignals.FORGET.name, Forget(kind="InferenceCluster", name="eu", uid="u")),
+        (
+            FleetSchedulerSignals.REPORT_CLUSTER.name,
+            ReportCluster(name="eu", uid="u", sequence=3, epoch=1, manifest=MANIFEST),
+        ),
+        (
+            FleetSchedulerSignals.REPORT_CLUSTER.name,
+            ReportCluster(
+                name="eu", uid="u", sequence=3, epoch=1, manifest=WITHOUT_ADAPTER
+            ),
+        ),
+        (
+            FleetSchedulerSignals.REPORT_CLASS.name,
+            ReportClass(name="h100", generation=1, spec={"devices": []}),
+        ),
+        (
+            FleetSchedulerSignals.FORGET.name,
+            Forget(
+                kind="ModelDeployment", name="x", namespace="ml", uid="u", gone=True
+            ),
+        ),
+        (
+            FleetSchedulerSignals.FORGET.name,
+            Forget(kind="InferenceCluster", name="eu", uid="u"),
+        ),
         (FleetSchedulerSignals.SET_POLICY.name, SetPolicy(by="me", policy=POLICY)),
-        (FleetSchedulerSignals.CANCEL_REQUESTED.name, CancelRequested(reason="an order")),
-        (FleetSchedulerSignals.DELIVERY.name, Delivery(receiver="modeldeployment/ml/x", run="r", refusal=1, problem="full")),
+        (
+            FleetSchedulerSignals.CANCEL_REQUESTED.name,
+            CancelRequested(reason="an order"),
+        ),
+        (
+            FleetSchedulerSignals.DELIVERY.name,
+            Delivery(
+                receiver="modeldeployment/ml/x", run="r", refusal=1, problem="full"
+            ),
+        ),
     ]
     assert {name for name, _ in found} == set(signals_of(FleetSchedulerSignals))
     return [(name, message.wire()) for name, message in found]
 
 
-def nodes(tree: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """The paths of all nodes of a JSON tree, its root first."""
+def nodes(
+    tree: Any, path: tuple[str | int, ...] = ()
+) -> Iterator[tuple[str | int, ...]]:
+    """Yield the paths of all nodes of a JSON tree, the root first."""
     yield path
-    children: Any = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    children: Any = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, child in children:
         yield from nodes(child, (*path, key))
 
 
 def altered(tree: Any, path: tuple[str | int, ...], value: Any) -> Any:
-    """The tree with another value at a path."""
+    """Return the tree with another value at a path."""
     if not path:
         return None if value is REMOVED else value
     made = copy.deepcopy(tree)
@@ -188,8 +288,11 @@ def altered(tree: Any, path: tuple[str | int, ...], value: Any) -> Any:
 
 
 def malformed(tree: Any) -> Iterator[tuple[str, Any]]:
-    """Every alteration of a payload, with its description."""
+    """Yield every alteration of a payload, with its description."""
     for path in nodes(tree):
         for value in WRONG:
             shown = "removed" if value is REMOVED else repr(value)[:20]
-            yield f"{'.'.join(map(str, path)) or 'all'} = {shown}", altered(tree, path, value)
+            yield (
+                f"{'.'.join(map(str, path)) or 'all'} = {shown}",
+                altered(tree, path, value),
+            )

@@ -1,4 +1,4 @@
-"""What a ModelDeployment sends to be placed."""
+"""The placement requests of a ModelDeployment."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,8 +8,16 @@ from scheduler import to_wire
 from scheduler.model.inputs import DeploymentView
 
 
-def place(view: DeploymentView, number: int = 1, kept: Sequence[KnownReplica] = (), **more: Any) -> PlacementRequest:
-    """The request of a deployment's first generation for all its replicas; `number` is the pass that sends it."""
+def place(
+    view: DeploymentView,
+    number: int = 1,
+    kept: Sequence[KnownReplica] = (),
+    **more: Any,
+) -> PlacementRequest:
+    """Return the request of a deployment's first generation for all its replicas.
+
+    `number` is the pass that sends it.
+    """
     return PlacementRequest(
         request_id=f"{view.uid}/{number}",
         namespace=view.namespace,

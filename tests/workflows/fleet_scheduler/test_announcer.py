@@ -1,4 +1,4 @@
-"""An announcement goes on beside the decisions, and is made again if it did not end."""
+"""An announcement runs besides the decisions, and is repeated if it did not complete."""
 
 import asyncio
 from types import SimpleNamespace
@@ -18,18 +18,17 @@ MIB = 1024 * 1024
 
 
 class Run:
-    """A run whose broadcasts end when the test says so."""
+    """A run whose broadcasts end when the test ends them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.state = SchedulerState(epoch=7, announced=7)
         self.announcer = Announcer(self.state)
-        self.events, self.bytes, self.patched = 100, MIB, True
+        self.events, self.bytes = 100, MIB
         self.broadcasts: list[asyncio.Future[None]] = []
         info = SimpleNamespace(
             get_current_history_length=lambda: self.events,
             get_current_history_size=lambda: self.bytes,
         )
-        monkeypatch.setattr(workflow, "patched", lambda _: self.patched)
         monkeypatch.setattr(workflow, "info", lambda: info)
         monkeypatch.setattr(calls, "broadcast", self.broadcast)
 
@@ -47,7 +46,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     return Run(monkeypatch)
 
 
-async def test_decisions_go_on_and_the_run_waits_for_the_end(run: Run) -> None:
+async def test_decisions_continue_and_the_run_waits_for_the_end(run: Run) -> None:
     await run.begin()
     assert run.announcer.is_busy
     run.broadcasts[0].set_result(None)
@@ -58,7 +57,9 @@ async def test_decisions_go_on_and_the_run_waits_for_the_end(run: Run) -> None:
 
 
 @pytest.mark.parametrize(("events", "size"), [(8_000, MIB), (100, 16 * MIB)])
-async def test_a_full_run_does_not_wait_and_the_next_one_announces_again(run: Run, events: int, size: int) -> None:
+async def test_a_full_run_does_not_wait_and_the_next_one_repeats_the_announcement(
+    run: Run, events: int, size: int
+) -> None:
     await run.begin()
     run.events, run.bytes = events, size
     assert not run.announcer.is_busy
@@ -66,26 +67,19 @@ async def test_a_full_run_does_not_wait_and_the_next_one_announces_again(run: Ru
     assert run.state.announced == 0
 
 
-async def test_a_failed_announcement_is_made_again(run: Run) -> None:
+async def test_a_failed_announcement_is_repeated(run: Run) -> None:
     await run.begin()
     run.broadcasts[0].set_exception(ValueError("a bug"))
     await asyncio.sleep(0.01)
     assert run.state.announced == 0
 
 
-async def test_a_newer_announcement_takes_the_place_of_one_that_fails_later(run: Run) -> None:
+async def test_a_newer_announcement_replaces_one_that_fails_later(
+    run: Run,
+) -> None:
     await run.begin()
     await run.begin()
     await asyncio.sleep(0.01)
     assert run.broadcasts[0].cancelled()
     assert (run.announcer.is_busy, run.state.announced) == (True, 7)
     run.announcer.stop()
-
-
-async def test_in_an_older_history_the_workflow_waits(run: Run) -> None:
-    run.patched = False
-    waiting = asyncio.create_task(run.announcer.begin(ORDER))
-    await asyncio.sleep(0.01)
-    assert not waiting.done()
-    run.broadcasts[0].set_result(None)
-    await waiting

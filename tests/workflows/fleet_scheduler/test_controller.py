@@ -1,4 +1,4 @@
-"""What the scheduler orders between two decisions, message by message and result by result, without a server."""
+"""The scheduler's orders between two decisions, for each message and result, without a server."""
 
 import itertools
 from collections.abc import Iterator
@@ -30,9 +30,9 @@ from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState, Takeover
 from workflows.fleet_scheduler.controller import RESYNCS_AT_ONCE, SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
-from workflows.fleet_scheduler.orders import Announce, Order, Send
+from workflows.fleet_scheduler.orders import Announce, Order, SendSchedulerSignals
 from workflows.fleet_scheduler.rebuild.accounts import Accounts
-from workflows.fleet_scheduler.rebuild.adoption import Adoption
+from workflows.fleet_scheduler.rebuild.adoption import AccountAdoption
 
 START = 1_700_000_000_000
 MINUTE = 60_000
@@ -40,7 +40,7 @@ DEPLOYMENT = "modeldeployment/ml/m"
 
 
 class Scheduler:
-    """A scheduler of which a test sets the time, and reads what it orders."""
+    """A scheduler whose time a test sets and whose orders it reads."""
 
     def __init__(self, nodes: int = 1) -> None:
         self.ms = START
@@ -51,21 +51,29 @@ class Scheduler:
     def receive(self, name: str, message: Any) -> list[PlacementRequest]:
         return run_cycle(self.cache, (name, message.wire()))
 
-    def place(self, number: int = 1, uid: str = "", **fields: Any) -> list[PlacementRequest]:
+    def place(
+        self, number: int = 1, uid: str = "", **fields: Any
+    ) -> list[PlacementRequest]:
         view = deployment(uid=uid) if uid else deployment()
         return self.receive("place", place(view, number, sequence=number, **fields))
 
-    def read_account(self, workflow_id: str, account: Message, asked_at: int | None = None) -> None:
+    def read_account(
+        self, workflow_id: str, account: Message, asked_at: int | None = None
+    ) -> None:
         read = Accounts()
         read.add(workflow_id, account.wire())
-        Adoption(self.cache, Inbox(self.cache, LOG), LOG).adopt(read.packed(), asked_at)
+        AccountAdoption(self.cache, Inbox(self.cache, LOG), LOG).adopt(
+            read.packed(), asked_at
+        )
 
     def due(self) -> list[SignalRequest]:
         return [signal for order in self.sends() for signal in order.signals]
 
-    def sends(self) -> Iterator[Send]:
+    def sends(self) -> Iterator[SendSchedulerSignals]:
         orders: list[Order] = self.controller.due()
-        yield from (order for order in orders if isinstance(order, Send))
+        yield from (
+            order for order in orders if isinstance(order, SendSchedulerSignals)
+        )
 
     @property
     def entries(self) -> list[LedgerEntry]:
@@ -73,25 +81,40 @@ class Scheduler:
 
 
 def account_of(entry: LedgerEntry) -> dict[str, Any]:
-    """What the replica's own workflow answers."""
-    named = {"namespace": "ml", "deployment": "m", "name": entry.name, "cluster": entry.cluster, "index": entry.index}
+    """Return the account of the replica's own workflow."""
+    named = {
+        "namespace": "ml",
+        "deployment": "m",
+        "name": entry.name,
+        "cluster": entry.cluster,
+        "index": entry.index,
+    }
     return {**named, "uid": entry.uid, "entry": to_wire(entry), "started": True}
 
 
 @pytest.mark.parametrize(
     ("number", "epoch", "decided"),
     [(START - 1, 0, False), (START + 1, 0, True), (START - 1, START, True)],
-    ids=["made before", "made later", "made by one that knows it, whatever its clock says"],
+    ids=[
+        "made before",
+        "made later",
+        "made by a deployment that knows the scheduler, whatever its clock",
+    ],
 )
-def test_a_request_that_was_made_before_the_scheduler_was_started_is_not_decided(number: int, epoch: int, decided: bool) -> None:
-    # An earlier scheduler may have decided it: the uids that follow from it may be those of replicas that are gone.
+def test_a_request_older_than_the_scheduler_is_not_decided(
+    number: int, epoch: int, decided: bool
+) -> None:
+    # An earlier scheduler may have decided it. The uids derived from it may belong to
+    # deleted replicas.
     scheduler = Scheduler()
     scheduler.cache.state.epoch = START
     scheduler.place(number, epoch=epoch)
-    assert (len(scheduler.entries), scheduler.cache.state.asked_again) == ((1, []) if decided else (0, [DEPLOYMENT]))
+    assert (len(scheduler.entries), scheduler.cache.state.asked_again) == (
+        (1, []) if decided else (0, [DEPLOYMENT])
+    )
 
 
-def test_of_two_answers_to_one_request_the_later_one_has_the_greater_number() -> None:
+def test_the_later_of_two_answers_to_a_request_has_the_greater_number() -> None:
     scheduler = Scheduler()
     (request,) = scheduler.receive("place", place(deployment(want=2), sequence=1))
     first = scheduler.cache.answers[request.request_id]
@@ -99,56 +122,80 @@ def test_of_two_answers_to_one_request_the_later_one_has_the_greater_number() ->
     scheduler.cache.hints.add_cluster("a")
     run_cycle(scheduler.cache)
     second = scheduler.cache.answers[request.request_id]
-    assert [(answer.get("shortfall", 0), answer["sequence"]) for answer in (first, second)] == [(1, START), (0, START + 1)]
+    assert [
+        (answer.get("shortfall", 0), answer["sequence"]) for answer in (first, second)
+    ] == [(1, START), (0, START + 1)]
 
 
-def test_a_deployment_that_does_not_answer_is_asked_once_however_many_other_messages_arrive() -> None:
+def test_a_silent_deployment_is_queried_once_however_many_messages_arrive() -> None:
     scheduler = Scheduler()
     scheduler.place()
     scheduler.ms += 11 * MINUTE
     asked = []
     for number in range(100):
-        scheduler.receive("report_class", ReportClass(name="other", generation=number + 1, spec={}))
+        scheduler.receive(
+            "report_class", ReportClass(name="other", generation=number + 1, spec={})
+        )
         asked += [signal.signal for signal in scheduler.due()]
     assert asked == ["revoke"]
 
 
-def test_a_replica_that_was_released_unstarted_is_asked_about_as_rarely_as_one_that_was_asked_about_before() -> None:
+def test_a_replica_released_unstarted_keeps_its_query_backoff() -> None:
     scheduler = Scheduler(nodes=2)
     scheduler.receive("place", place(deployment(want=2), 1, sequence=1))
     scheduler.receive("place", place(deployment(want=1), 2, sequence=2))
-    (leaving,) = (entry for entry in scheduler.entries if entry.state == reasons.RELEASING)
+    (leaving,) = (
+        entry for entry in scheduler.entries if entry.state == reasons.RELEASING
+    )
     asked = []
     for minute in range(80):
         scheduler.ms = START + minute * MINUTE
-        asked += [minute for signal in scheduler.due() if signal.signal == "revoke" and signal.payload["uid"] == leaving.uid]
+        asked += [
+            minute
+            for signal in scheduler.due()
+            if signal.signal == "revoke" and signal.payload["uid"] == leaving.uid
+        ]
     assert asked == [10, 30, 70]
 
 
-def test_a_deployment_that_does_not_exist_is_forgotten_with_its_request_and_gets_no_capacity_again() -> None:
+def test_a_missing_deployment_is_forgotten_with_its_request_and_gets_no_capacity() -> (
+    None
+):
     scheduler = Scheduler()
     # Its request waits for a second node.
     scheduler.receive("place", place(deployment(want=2), sequence=1))
     scheduler.receive("place", place(deployment(name="rival"), sequence=1))
-    assert [(entry.deployment, len(scheduler.cache.state.unplaced)) for entry in scheduler.entries] == [("m", 2)]
+    assert [
+        (entry.deployment, len(scheduler.cache.state.unplaced))
+        for entry in scheduler.entries
+    ] == [("m", 2)]
     for _ in range(3):
         scheduler.ms += 11 * MINUTE
         for order in scheduler.sends():
-            scheduler.controller.sent(order, {signal.workflow_id for signal in order.signals if signal.workflow_id == DEPLOYMENT})
+            scheduler.controller.sent(
+                order,
+                {
+                    signal.workflow_id
+                    for signal in order.signals
+                    if signal.workflow_id == DEPLOYMENT
+                },
+            )
         # None of its replicas was ever started.
-        scheduler.controller.checked(scheduler.cache.verification.due(scheduler.ms), {}, [])
+        scheduler.controller.checked(
+            scheduler.cache.verification.due(scheduler.ms), {}, []
+        )
         run_cycle(scheduler.cache)
         assert [entry.deployment for entry in scheduler.entries] == ["rival"]
     assert scheduler.cache.state.unplaced == {}
 
 
-def test_a_reservation_that_is_checked_is_not_given_to_the_next_deployment_of_its_name() -> None:
+def test_a_reservation_under_check_is_not_passed_to_the_deployments_successor() -> None:
     scheduler = Scheduler()
     scheduler.place(uid="first")
     (entry,) = scheduler.entries
     scheduler.cache.forget_owner("ml", "m")
     checked = scheduler.cache.verification.due(scheduler.ms)
-    # The check is on its way when the next deployment requests its first placement.
+    # The check is in progress when the successor requests its first placement.
     scheduler.cache.deployments.settle("ml/m", "second")
     assert scheduler.place(uid="second") == []
     scheduler.controller.checked(checked, {}, [])
@@ -157,12 +204,14 @@ def test_a_reservation_that_is_checked_is_not_given_to_the_next_deployment_of_it
     assert (placed.uid != entry.uid, placed.origin[0]) == (True, "second")
 
 
-def test_a_deployment_that_was_created_while_its_signal_was_on_its_way_keeps_its_request() -> None:
+def test_a_deployment_created_while_its_signal_was_in_transit_keeps_its_request() -> (
+    None
+):
     scheduler = Scheduler()
     scheduler.place(uid="first")
     scheduler.ms += 11 * MINUTE
     (order,) = scheduler.sends()
-    # The next one of that name is known by now.
+    # Its successor is known by now.
     scheduler.cache.deployments.settle("ml/m", "second")
     scheduler.place(uid="second")
     before = scheduler.cache.carried_extras()
@@ -170,33 +219,49 @@ def test_a_deployment_that_was_created_while_its_signal_was_on_its_way_keeps_its
     assert scheduler.cache.carried_extras() == before
 
 
-def test_a_replica_that_was_started_although_it_was_given_back_is_evicted() -> None:
+def test_a_replica_started_after_its_release_is_evicted() -> None:
     scheduler = Scheduler()
     scheduler.place()
     (entry,) = scheduler.entries
     scheduler.receive("released", Released(uid=entry.uid))
     scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
     doubts = scheduler.cache.verification.due(scheduler.ms)
-    scheduler.controller.checked(doubts, {doubt.workflow_id: account_of(entry) for doubt in doubts}, [])
+    scheduler.controller.checked(
+        doubts, {doubt.workflow_id: account_of(entry) for doubt in doubts}, []
+    )
     run_cycle(scheduler.cache)
     assert [found.state for found in scheduler.entries] == [reasons.RELEASING]
     (evicted,) = scheduler.due()
-    assert (evicted.signal, evicted.workflow_id, evicted.payload["eviction"]["uid"]) == ("evict", DEPLOYMENT, entry.uid)
-    # The deployment may not know it, and needs its entry to delete it.
+    assert (
+        evicted.signal,
+        evicted.workflow_id,
+        evicted.payload["eviction"]["uid"],
+    ) == ("evict", DEPLOYMENT, entry.uid)
+    # The deployment may not know the replica, and needs its entry to delete it.
     assert evicted.payload["eviction"]["entry"]["uid"] == entry.uid
 
 
-def test_an_epoch_that_had_to_be_raised_is_announced_to_all_once() -> None:
+def test_a_raised_epoch_is_announced_to_all_once() -> None:
     scheduler = Scheduler()
     scheduler.cache.state.epoch = scheduler.cache.state.announced = 7
     scheduler.place(epoch=100)
-    announced = [order.signal for order in scheduler.controller.due() if isinstance(order, Announce)]
-    assert [(signal.signal, signal.payload) for signal in announced] == [("resync", {"epoch": 101})]
-    assert set(announced[0].kinds) == {"ModelDeployment", "InferenceCluster", "InferenceClass"}
+    announced = [
+        order.signal
+        for order in scheduler.controller.due()
+        if isinstance(order, Announce)
+    ]
+    assert [(signal.signal, signal.payload) for signal in announced] == [
+        ("resync", {"epoch": 101})
+    ]
+    assert set(announced[0].kinds) == {
+        "ModelDeployment",
+        "InferenceCluster",
+        "InferenceClass",
+    }
     assert scheduler.controller.due() == []
 
 
-def test_what_a_request_gives_back_is_free_for_its_own_answer() -> None:
+def test_capacity_that_a_request_releases_is_free_for_its_own_answer() -> None:
     scheduler = Scheduler()
     scheduler.place()
     (entry,) = scheduler.entries
@@ -205,28 +270,40 @@ def test_what_a_request_gives_back_is_free_for_its_own_answer() -> None:
     assert again.uid != entry.uid
 
 
-@pytest.mark.parametrize("asked", ["the deployment that it was placed for", "another one of its name"])
-def test_only_the_deployment_that_a_replica_was_placed_for_can_give_it_back(asked: str) -> None:
+@pytest.mark.parametrize(
+    "asked", ["the deployment that it was placed for", "another one of its name"]
+)
+def test_only_its_own_deployment_can_release_a_replica(
+    asked: str,
+) -> None:
     scheduler = Scheduler()
     scheduler.place(uid="first")
     (entry,) = scheduler.entries
-    scheduler.cache.give_back(entry.uid, "first" if asked.startswith("the") else "second")
+    scheduler.cache.give_back(
+        entry.uid, "first" if asked.startswith("the") else "second"
+    )
     charged = [found.uid for found in scheduler.entries]
     checked = [doubt.uid for doubt in scheduler.cache.verification.due(scheduler.ms)]
-    assert (charged, checked) == (([], []) if asked.startswith("the") else ([entry.uid], [entry.uid]))
+    assert (charged, checked) == (
+        ([], []) if asked.startswith("the") else ([entry.uid], [entry.uid])
+    )
 
 
-def test_a_replica_that_was_started_is_not_given_back_but_checked() -> None:
+def test_a_started_replica_is_checked_instead_of_released() -> None:
     scheduler = Scheduler()
     scheduler.place()
     (entry,) = scheduler.entries
     scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
     scheduler.cache.give_back(entry.uid, entry.origin[0])
     assert [found.uid for found in scheduler.entries] == [entry.uid]
-    assert [doubt.uid for doubt in scheduler.cache.verification.due(scheduler.ms)] == [entry.uid]
+    assert [doubt.uid for doubt in scheduler.cache.verification.due(scheduler.ms)] == [
+        entry.uid
+    ]
 
 
-def test_a_request_of_another_deployment_of_the_name_waits_until_one_of_them_has_said_which_there_is() -> None:
+def test_a_request_with_another_uid_waits_until_the_current_deployment_is_known() -> (
+    None
+):
     scheduler = Scheduler(nodes=9)
     scheduler.place(uid="first")
     assert scheduler.place(uid="second") == []
@@ -236,13 +313,15 @@ def test_a_request_of_another_deployment_of_the_name_waits_until_one_of_them_has
     assert scheduler.place(2, uid="first") == []
 
 
-def test_the_end_of_an_earlier_deployment_takes_nothing_from_the_one_of_its_name() -> None:
+def test_the_end_of_an_earlier_deployment_does_not_affect_its_successor() -> None:
     scheduler = Scheduler()
     scheduler.place(uid="first")
     scheduler.cache.deployments.settle("ml/m", "second")
     scheduler.place(uid="second")
     before = [entry.uid for entry in scheduler.entries]
-    scheduler.receive("forget", Forget(kind="ModelDeployment", namespace="ml", name="m", uid="first"))
+    scheduler.receive(
+        "forget", Forget(kind="ModelDeployment", namespace="ml", name="m", uid="first")
+    )
     assert [entry.uid for entry in scheduler.entries] == before
 
 
@@ -256,13 +335,24 @@ def test_the_end_of_an_earlier_deployment_takes_nothing_from_the_one_of_its_name
         ("modeldeployment/ml/rival", False),
     ],
 )
-def test_a_deployment_is_not_gone_while_the_account_of_what_may_be_its_replica_is_missing(missing: str, *, waits: bool) -> None:
+def test_a_deployment_is_not_gone_while_an_account_of_a_possible_replica_is_missing(
+    missing: str, *, waits: bool
+) -> None:
     scheduler = Scheduler()
-    scheduler.receive("forget", Forget(kind="ModelDeployment", namespace="ml", name="m", uid="first", gone=True))
+    scheduler.receive(
+        "forget",
+        Forget(
+            kind="ModelDeployment", namespace="ml", name="m", uid="first", gone=True
+        ),
+    )
     scheduler.cache.await_account(missing, ())
-    assert [signal.signal for signal in scheduler.due()] == ([] if waits else ["forgotten"])
+    assert [signal.signal for signal in scheduler.due()] == (
+        [] if waits else ["forgotten"]
+    )
     scheduler.cache.state.unresponsive.clear()
-    assert [signal.signal for signal in scheduler.due()] == (["forgotten"] if waits else [])
+    assert [signal.signal for signal in scheduler.due()] == (
+        ["forgotten"] if waits else []
+    )
 
 
 def reported(uid: str, sequence: int, *, deleting: bool = False) -> ReportCluster:
@@ -272,29 +362,37 @@ def reported(uid: str, sequence: int, *, deleting: bool = False) -> ReportCluste
     return message
 
 
-def test_the_end_of_an_earlier_cluster_takes_nothing_from_the_one_of_its_name() -> None:
+def test_the_end_of_an_earlier_cluster_does_not_affect_its_successor() -> None:
     scheduler = Scheduler()
     scheduler.receive("report_cluster", reported("first", 9))
     scheduler.read_account("inferencecluster/eu", reported("second", 1))
     scheduler.receive("forget", Forget(kind="InferenceCluster", name="eu", uid="first"))
     assert scheduler.cache.fleet.cluster("eu") is not None
-    scheduler.receive("forget", Forget(kind="InferenceCluster", name="eu", uid="second"))
+    scheduler.receive(
+        "forget", Forget(kind="InferenceCluster", name="eu", uid="second")
+    )
     assert scheduler.cache.fleet.cluster("eu") is None
 
 
-def test_the_deployments_of_a_cluster_that_is_gone_before_its_replicas_request_placements_again_and_have_these_evicted() -> None:
+def test_deployments_of_a_deleted_cluster_request_again_and_their_replicas_are_evicted() -> (
+    None
+):
     scheduler = Scheduler()
     scheduler.place()
     (entry,) = scheduler.entries
     scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
     # Its deletion was forced.
     scheduler.receive("forget", Forget(kind="InferenceCluster", name="a", uid="uid-a"))
-    assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [("resync", DEPLOYMENT)]
+    assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [
+        ("resync", DEPLOYMENT)
+    ]
     scheduler.place(2)
-    assert [(found.uid, found.state) for found in scheduler.entries] == [(entry.uid, reasons.RELEASING)]
+    assert [(found.uid, found.state) for found in scheduler.entries] == [
+        (entry.uid, reasons.RELEASING)
+    ]
 
 
-def test_between_two_lots_of_resyncs_there_are_decisions() -> None:
+def test_decisions_are_made_between_two_batches_of_resyncs() -> None:
     scheduler = Scheduler()
     names = [f"m-{number:04}" for number in range(2 * RESYNCS_AT_ONCE + 1)]
     scheduler.cache.request_resync(("ml", name) for name in reversed(names))
@@ -304,84 +402,130 @@ def test_between_two_lots_of_resyncs_there_are_decisions() -> None:
     assert told == [f"modeldeployment/ml/{name}" for name in names]
 
 
-def test_a_cluster_that_is_being_deleted_is_answered_to_each_report_and_the_next_one_of_its_name_to_none() -> None:
+def test_each_report_of_a_cluster_under_deletion_is_answered_and_none_of_its_successor() -> (
+    None
+):
     scheduler = Scheduler()
     for sequence in (3, 4):
         scheduler.receive("report_cluster", reported("first", sequence, deleting=True))
         (occupied,) = scheduler.due()
-        assert (occupied.payload["uid"], occupied.payload["sequence"], occupied.payload["replicas"]) == ("first", sequence, [])
+        assert (
+            occupied.payload["uid"],
+            occupied.payload["sequence"],
+            occupied.payload["replicas"],
+        ) == ("first", sequence, [])
         assert scheduler.due() == []
     scheduler.read_account("inferencecluster/eu", reported("second", 1))
     assert scheduler.due() == []
     assert scheduler.cache.state.deleting_clusters == {}
 
 
-def test_the_first_report_of_a_cluster_that_is_older_than_the_scheduler_makes_it_known_only_if_it_says_so_itself() -> None:
+def test_the_first_report_of_an_older_cluster_counts_only_if_the_cluster_sent_it_itself() -> (
+    None
+):
     scheduler = Scheduler()
     scheduler.cache.state.epoch = START
     late = reported("first", 9).model_copy(update={"created": START - 1})
     scheduler.receive("report_cluster", late)
-    assert (scheduler.cache.fleet.cluster("eu"), list(scheduler.cache.state.asked_again)) == (None, ["inferencecluster/eu"])
-    scheduler.read_account("inferencecluster/eu", late.model_copy(update={"gone": True}))
+    assert (
+        scheduler.cache.fleet.cluster("eu"),
+        list(scheduler.cache.state.asked_again),
+    ) == (None, ["inferencecluster/eu"])
+    scheduler.read_account(
+        "inferencecluster/eu", late.model_copy(update={"gone": True})
+    )
     # From now on it is known to be gone, however many of its reports are still late.
     scheduler.receive("report_cluster", late)
-    assert (scheduler.cache.fleet.cluster("eu"), len(scheduler.cache.state.asked_again)) == (None, 1)
+    assert (
+        scheduler.cache.fleet.cluster("eu"),
+        len(scheduler.cache.state.asked_again),
+    ) == (None, 1)
     scheduler.read_account("inferencecluster/eu", reported("second", 1))
     assert scheduler.cache.fleet.cluster("eu") is not None
 
 
-def test_the_first_report_of_a_cluster_that_was_applied_later_than_the_scheduler_was_started_is_taken_over_at_once() -> None:
+def test_the_first_report_of_a_cluster_newer_than_the_scheduler_counts_at_once() -> (
+    None
+):
     scheduler = Scheduler()
     scheduler.cache.state.epoch = START
-    scheduler.receive("report_cluster", reported("first", 9).model_copy(update={"created": START + 1_000}))
+    scheduler.receive(
+        "report_cluster",
+        reported("first", 9).model_copy(update={"created": START + 1_000}),
+    )
     assert scheduler.cache.fleet.cluster("eu") is not None
     assert scheduler.cache.state.asked_again == []
 
 
-def test_the_deployment_of_a_replica_that_only_its_cluster_has_named_requests_again() -> None:
-    # The replica was terminated, and so was the deployment that knew it: this one starts it again, or has it deleted.
+def test_the_deployment_of_a_replica_that_only_its_cluster_names_requests_again() -> (
+    None
+):
+    # The replica and the deployment that knew it were terminated. This deployment
+    # starts the replica again, or lets it be deleted.
     earlier, scheduler = Scheduler(), Scheduler()
     earlier.place()
     (entry,) = earlier.entries
     for _ in range(2):
-        scheduler.read_account(f"modelreplica/ml/{entry.name}", ReplicaAccount.model_validate(account_of(entry)), scheduler.ms)
-    assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [("resync", DEPLOYMENT)]
+        scheduler.read_account(
+            f"modelreplica/ml/{entry.name}",
+            ReplicaAccount.model_validate(account_of(entry)),
+            scheduler.ms,
+        )
+    assert [(signal.signal, signal.workflow_id) for signal in scheduler.due()] == [
+        ("resync", DEPLOYMENT)
+    ]
 
 
-def test_a_cluster_whose_account_says_that_it_is_gone_is_forgotten() -> None:
+def test_a_cluster_whose_account_reports_it_gone_is_forgotten() -> None:
     scheduler = Scheduler()
     scheduler.receive("report_cluster", reported("first", 9))
-    scheduler.read_account("inferencecluster/eu", reported("first", 10).model_copy(update={"gone": True}))
+    scheduler.read_account(
+        "inferencecluster/eu", reported("first", 10).model_copy(update={"gone": True})
+    )
     assert scheduler.cache.fleet.cluster("eu") is None
 
 
-def test_an_account_that_was_asked_for_before_another_cluster_of_the_name_reported_itself_is_asked_for_again() -> None:
+def test_an_account_requested_before_the_clusters_successor_reported_is_requested_again() -> (
+    None
+):
     scheduler = Scheduler()
     asked_at = scheduler.cache.messages_read
     scheduler.receive("report_cluster", reported("second", 1))
     scheduler.read_account("inferencecluster/eu", reported("first", 9), asked_at)
-    assert (scheduler.cache.clusters["eu"].uid, scheduler.cache.state.asked_again) == ("second", ["inferencecluster/eu"])
-    scheduler.read_account("inferencecluster/eu", reported("third", 1), scheduler.cache.messages_read)
+    assert (scheduler.cache.clusters["eu"].uid, scheduler.cache.state.asked_again) == (
+        "second",
+        ["inferencecluster/eu"],
+    )
+    scheduler.read_account(
+        "inferencecluster/eu", reported("third", 1), scheduler.cache.messages_read
+    )
     assert scheduler.cache.clusters["eu"].uid == "third"
 
 
-def test_an_account_that_was_asked_for_before_another_deployment_of_the_name_requested_is_asked_for_again() -> None:
+def test_an_account_requested_before_the_deployments_successor_requested_is_requested_again() -> (
+    None
+):
     scheduler = Scheduler()
     asked_at = scheduler.cache.messages_read
     scheduler.place(number=7, uid="second")
     scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), asked_at)
-    assert (scheduler.cache.deployments["ml/m"].uid, scheduler.cache.state.asked_again) == ("second", [DEPLOYMENT])
-    scheduler.read_account(DEPLOYMENT, DeploymentAccount(uid="first"), scheduler.cache.messages_read)
+    assert (
+        scheduler.cache.deployments["ml/m"].uid,
+        scheduler.cache.state.asked_again,
+    ) == ("second", [DEPLOYMENT])
+    scheduler.read_account(
+        DEPLOYMENT, DeploymentAccount(uid="first"), scheduler.cache.messages_read
+    )
     assert scheduler.cache.deployments["ml/m"].uid == "first"
 
 
-def test_a_cluster_whose_name_is_no_part_of_a_workflow_id_is_not_taken_over() -> None:
+def test_a_cluster_name_that_is_invalid_in_a_workflow_id_is_ignored() -> None:
     scheduler = Scheduler()
     scheduler.receive("report_cluster", ReportedCluster("a/b", {"p": 2}).report(1))
     assert list(scheduler.cache.fleet.clusters) == ["a"]
 
 
-# --- the policy -----------------------------------------------------------------------------------
+# The policy
 
 POLICY = {"priorityClasses": {"high": 9}}
 
@@ -394,12 +538,14 @@ POLICY = {"priorityClasses": {"high": 9}}
         ({"priorityClass": {}}, "priorityClass: "),
         (
             {"quotas": ["x" * POLICY_BYTES_MAX]},
-            f"the policy is {POLICY_BYTES_MAX + 15} bytes of JSON; at most {POLICY_BYTES_MAX} are",
+            f"the policy has {POLICY_BYTES_MAX + 15} bytes of JSON; at most {POLICY_BYTES_MAX} are",
         ),
     ],
     ids=["another one", "no object", "with an unknown field", "too large"],
 )
-def test_a_policy_that_cannot_be_used_leaves_the_last_one_in_force_and_says_why(policy: Any, problem: str) -> None:
+def test_an_unusable_policy_leaves_the_last_one_in_force_and_reports_why(
+    policy: Any, problem: str
+) -> None:
     scheduler = Scheduler()
     scheduler.receive("set_policy", SetPolicy(policy=POLICY))
     state = scheduler.cache.state
@@ -407,11 +553,13 @@ def test_a_policy_that_cannot_be_used_leaves_the_last_one_in_force_and_says_why(
     scheduler.receive("set_policy", SetPolicy(policy=policy))
     assert state.policy_problem[: len(problem)] == problem
     assert bool(state.policy_problem) == bool(problem)
-    assert (state.policy, state.policy_lost) == ((POLICY, "no record") if problem else (policy, ""))
+    assert (state.policy, state.policy_lost) == (
+        (POLICY, "no record") if problem else (policy, "")
+    )
     assert scheduler.cache.fleet.options.priority_of("high") == (9 if problem else 0)
 
 
-# --- due without a message ------------------------------------------------------------------------
+# Due without a message
 
 
 @pytest.mark.parametrize(
@@ -420,10 +568,19 @@ def test_a_policy_that_cannot_be_used_leaves_the_last_one_in_force_and_says_why(
         ({}, None),
         ({"takeover": Takeover(predecessor=1, announce_at=START + 5 * MINUTE)}, 5),
         ({"takeover": Takeover(predecessor=1, announce_at=START - 5 * MINUTE)}, 0),
-        ({"takeover": Takeover(predecessor=1, announce_at=START + MINUTE), "announced": 3}, None),
+        (
+            {
+                "takeover": Takeover(predecessor=1, announce_at=START + MINUTE),
+                "announced": 3,
+            },
+            None,
+        ),
         ({"unresponsive_since": {"x": START}}, None),
         ({"unresponsive_since": {"x": START}, "deleting_clusters": {"a": None}}, 10),
-        ({"unresponsive_since": {"x": START}, "deleting_deployments": {"ml/m": "u"}}, 10),
+        (
+            {"unresponsive_since": {"x": START}, "deleting_deployments": {"ml/m": "u"}},
+            10,
+        ),
         ({"deleting_clusters": {"a": None}}, None),
     ],
     ids=[
@@ -437,7 +594,9 @@ def test_a_policy_that_cannot_be_used_leaves_the_last_one_in_force_and_says_why(
         "a cluster that waits for replicas",
     ],
 )
-def test_the_scheduler_wakes_up_when_something_is_due_without_a_message(state: dict[str, Any], minutes: int | None) -> None:
+def test_the_scheduler_wakes_up_for_a_timer_without_a_message(
+    state: dict[str, Any], minutes: int | None
+) -> None:
     scheduler = Scheduler()
     for field, value in {"epoch": 3, **state}.items():
         setattr(scheduler.cache.state, field, value)
@@ -445,12 +604,16 @@ def test_the_scheduler_wakes_up_when_something_is_due_without_a_message(state: d
     assert scheduler.controller.delay() == expected
 
 
-def test_a_deployment_that_is_forgotten_keeps_what_was_started_until_that_is_gone() -> None:
+def test_a_forgotten_deployment_keeps_its_started_replicas_until_they_are_gone() -> (
+    None
+):
     scheduler = Scheduler(nodes=2)
     scheduler.place(uid="first")
     (entry,) = scheduler.entries
     scheduler.receive("bound", Bound(entries={entry.uid: to_wire(entry)}))
-    scheduler.receive("forget", Forget(kind="ModelDeployment", name="m", namespace="ml", uid="first"))
+    scheduler.receive(
+        "forget", Forget(kind="ModelDeployment", name="m", namespace="ml", uid="first")
+    )
     assert [found.uid for found in scheduler.entries] == [entry.uid]
     assert scheduler.cache.verification.due(scheduler.ms) == []
 
@@ -465,7 +628,9 @@ def test_a_deployment_that_is_forgotten_keeps_what_was_started_until_that_is_gon
     ],
     ids=["preempted", "kept", "evicted for nobody", "gone"],
 )
-def test_only_a_preemption_that_is_not_over_waits_for_an_answer(entry: dict[str, Any] | None, left: list[str]) -> None:
+def test_only_an_unfinished_preemption_waits_for_an_answer(
+    entry: dict[str, Any] | None, left: list[str]
+) -> None:
     scheduler = Scheduler()
     if entry is not None:
         charged = LedgerEntry("r", "ml", "low", "a", 0, "low-a", (), **entry)

@@ -1,4 +1,4 @@
-"""What a batch has no time for is decided in the next one, and nothing is lost."""
+"""Requests that a batch has no time for are decided in the next batch, and none is lost."""
 
 import sys
 from types import SimpleNamespace
@@ -12,19 +12,29 @@ from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.decide_activity import DecideBatch, decide_batch
 
 
-def test_requests_that_were_not_decided_are_deferred(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_undecided_requests_are_deferred(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = fleet(cluster("a", 4))
     monkeypatch.setattr(cache_registry, "find", lambda *_: SimpleNamespace(fleet=world))
-    # The package has a function of the name of this module.
+    # The package has a function with the name of this module.
     monkeypatch.setattr(sys.modules["scheduler.decide"], "BATCH_WORK_MAX", 0)
     views = [deployment(name=f"d-{n}") for n in range(3)]
     places = [
         PlacementRequest(
-            request_id=f"ask-{n}", namespace=view.namespace, name=view.name, uid=view.uid, generation=1, wanted=1, need=to_wire(view)
+            request_id=f"ask-{n}",
+            namespace=view.namespace,
+            name=view.name,
+            uid=view.uid,
+            generation=1,
+            wanted=1,
+            need=to_wire(view),
         )
         for n, view in enumerate(views)
     ]
-    decided = decide_batch(DecideBatch(run_id="run", version=1, now=NOW, requests=places))
+    decided = decide_batch(
+        DecideBatch(run_id="run", version=1, now=NOW, requests=places)
+    )
     assert list(decided.decisions) == ["ask-0"]
     assert decided.deferred == ["ask-1", "ask-2"]
     assert decided.problems == {}

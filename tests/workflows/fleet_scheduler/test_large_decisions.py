@@ -1,4 +1,8 @@
-"""Decisions of a batch that are more than a payload: those that fit are charged, the others are decided after them. No server is needed."""
+"""Decisions of a batch that exceed a payload.
+
+As many as fit are charged, and the others are decided later. These tests need no
+server.
+"""
 
 import asyncio
 import uuid
@@ -27,7 +31,7 @@ SMALL = 4_000
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> SchedulerCache:
-    """The cache of a run whose requests are decided in this process."""
+    """Return the cache of a run that decides requests in this process."""
     run_id = uuid.uuid4().hex
 
     async def decide(_: Any, batch: DecideBatch, **__: Any) -> Decided:
@@ -41,7 +45,9 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> SchedulerCache:
     return made
 
 
-def test_each_of_many_requests_is_decided_once_although_few_decisions_fit(cache: SchedulerCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_requests_are_decided_once_each_although_few_decisions_fit(
+    cache: SchedulerCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(decide_activity, "LIST_BYTES_MAX", SMALL)
     controller = SchedulerController(cache, Inbox(cache, LOG), LOG)
     for name in NAMES:
@@ -52,14 +58,20 @@ def test_each_of_many_requests_is_decided_once_although_few_decisions_fit(cache:
         result = asyncio.run(decide_requests(cache, batch.requests))
         assert wire_size(result.decisions) <= SMALL
         controller.decided(batch, result)
-        decided += [request.name for request in batch.requests if request.request_id in result.decisions]
+        decided += [
+            request.name
+            for request in batch.requests
+            if request.request_id in result.decisions
+        ]
         rounds += 1
     assert decided == NAMES
     assert sorted(entry.deployment for entry in cache.fleet.entries()) == NAMES
     assert rounds > 1
 
 
-def test_a_decision_that_fits_no_payload_is_a_problem_of_its_own_request(cache: SchedulerCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_decision_larger_than_a_payload_fails_only_its_own_request(
+    cache: SchedulerCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(decide_activity, "LIST_BYTES_MAX", 100)
     (request,) = [place(deployment(name=name)) for name in NAMES[:1]]
     result = asyncio.run(decide_requests(cache, [request]))
@@ -67,9 +79,14 @@ def test_a_decision_that_fits_no_payload_is_a_problem_of_its_own_request(cache: 
     assert "larger than the 100 bytes" in result.problems[request.request_id]
 
 
-def test_a_request_that_is_larger_than_any_manifest_makes_it_is_not_decided(cache: SchedulerCache, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_larger_than_any_manifest_allows_is_not_decided(
+    cache: SchedulerCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small, large = (place(deployment(name=name)) for name in NAMES[:2])
     monkeypatch.setattr(decide_activity, "NEED_BYTES_MAX", wire_size(small.need))
     large = large.model_copy(update={"need": {**large.need, "more": "x"}})
     result = asyncio.run(decide_requests(cache, [small, large]))
-    assert (list(result.decisions), list(result.problems)) == ([small.request_id], [large.request_id])
+    assert (list(result.decisions), list(result.problems)) == (
+        [small.request_id],
+        [large.request_id],
+    )

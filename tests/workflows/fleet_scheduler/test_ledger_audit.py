@@ -18,7 +18,7 @@ FOUND = ["pool h100 of a: 2 nodes are charged, and 1 is used"]
 
 
 class Recount:
-    """A recount with a result or an error, which counts its calls."""
+    """A recount with a result or an error. It counts its calls."""
 
     def __init__(self, result: list[str] | ApplicationError) -> None:
         self.result, self.calls = result, 0
@@ -44,7 +44,7 @@ class Recount:
     ],
     ids=["a difference", "none", "a failure", "not due"],
 )
-async def test_a_recount_that_is_due_is_made_once_and_its_differences_are_kept(
+async def test_a_due_recount_runs_once_and_its_differences_are_kept(
     monkeypatch: pytest.MonkeyPatch,
     *,
     due: bool,
@@ -62,7 +62,9 @@ async def test_a_recount_that_is_due_is_made_once_and_its_differences_are_kept(
     assert (cache.state.audit, recount.calls, audit.is_due) == (shown, int(due), False)
 
 
-@pytest.mark.parametrize(("most", "shown"), [(1, []), (0, ["before"])], ids=["a small ledger", "a large one"])
+@pytest.mark.parametrize(
+    ("most", "shown"), [(1, []), (0, ["before"])], ids=["a small ledger", "a large one"]
+)
 def test_a_query_recounts_a_small_ledger_and_shows_the_last_recount_of_a_large_one(
     monkeypatch: pytest.MonkeyPatch, most: int, shown: list[str]
 ) -> None:
@@ -74,7 +76,9 @@ def test_a_query_recounts_a_small_ledger_and_shows_the_last_recount_of_a_large_o
 
 
 @pytest.mark.parametrize("replicas", [0, 1])
-async def test_an_empty_ledger_is_not_recounted(monkeypatch: pytest.MonkeyPatch, replicas: int) -> None:
+async def test_an_empty_ledger_is_not_recounted(
+    monkeypatch: pytest.MonkeyPatch, replicas: int
+) -> None:
     cache = cache_with(Clock())
     for number in range(replicas):
         cache.fleet.put_replica(LedgerEntry(str(number), "ml", "m", "a", 0, "m-a", ()))

@@ -1,4 +1,4 @@
-"""The messages that the scheduler sends: what a deployment reads of a replica that is evicted."""
+"""The message that tells a deployment of an eviction."""
 
 import pytest
 
@@ -10,11 +10,22 @@ from workflows.fleet_scheduler.outgoing import eviction, placement_response
 TAINT = "the taint gpu=broken:NoExecute is not tolerated"
 
 
-@pytest.mark.parametrize(("detail", "reason"), [(TAINT, TAINT), ("", "TaintNotTolerated")])
-def test_an_eviction_has_the_detail_if_there_is_one_and_else_the_reason(detail: str, reason: str) -> None:
-    victim = Eviction("u-1", "chat-a-0", "a", "TaintNotTolerated", detail, "default", "chat")
+@pytest.mark.parametrize(
+    ("detail", "reason"), [(TAINT, TAINT), ("", "TaintNotTolerated")]
+)
+def test_an_eviction_has_the_detail_or_else_the_reason(
+    detail: str, reason: str
+) -> None:
+    victim = Eviction(
+        "u-1", "chat-a-0", "a", "TaintNotTolerated", detail, "default", "chat"
+    )
     view = deployment(engine())
     request = place(view)
-    decision = Decision(request.request_id, view.namespace, view.name, desired=1, evictions=(victim,))
-    assert [evicted.reason for evicted in placement_response(request, decision, Fleet(), 1, "v").evictions] == [reason]
+    decision = Decision(
+        request.request_id, view.namespace, view.name, desired=1, evictions=(victim,)
+    )
+    assert [
+        evicted.reason
+        for evicted in placement_response(request, decision, Fleet(), 1, "v").evictions
+    ] == [reason]
     assert eviction(victim, 1).payload["eviction"]["reason"] == reason

@@ -1,7 +1,8 @@
-"""Many deployments request capacity at once that suffices for half of them: none is placed twice, and every one is answered.
+"""Many deployments request capacity at once, and half of them fit.
 
-I1 of the design and W3 of the protocol, on a real Temporal server with a worker that is killed by a
-signal. The simulation shows the same for other fleets and faults.
+Return None is placed twice, and every one is answered. These tests use a real Temporal
+server with a worker that is killed. The simulation shows the same for other fleets and
+faults.
 """
 
 import asyncio
@@ -16,22 +17,36 @@ from typing import Any
 import pytest
 
 from tests.random_cases import FACTOR, generator
-from tests.workflows.environment.harness import Json, a_deployment, condition, eventually, message
-from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, nodes_charged
+from tests.workflows.environment.harness import (
+    Json,
+    a_deployment,
+    condition,
+    eventually,
+    message,
+)
+from tests.workflows.environment.protocol_fleet import (
+    NAMESPACE,
+    ProtocolFleet,
+    nodes_charged,
+)
 from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet
 
 pytestmark = pytest.mark.testbed("shared")
 
-# Two faults meet a race of forty; a campaign has a larger race and more faults.
+# Two faults occur in a race of forty deployments. A campaign has a larger race and more
+# faults.
 DEPLOYMENTS, FAULTS = (200, 6) if FACTOR > 1 else (40, 2)
 CLUSTERS = 5
 POOLS = ("blue", "green")
 SAMPLE_EVERY = 0.3
 
-# The condition of each refused deployment: what was placed, which clusters were checked, what each lacks, and what would help.
+# The condition of each refused deployment: the number of placed replicas, the checked
+# clusters, the shortage of each, and a remedy.
 HEADLINE = (
-    "0 of 1 replicas scheduled (checked 5 clusters). 0/5 clusters are available: 5 had too few free nodes for engine main "
-    "(best: needs 1, 0 free on cluster-0/blue). One more replica would fit with one more node in cluster-0/blue."
+    "0 of 1 replicas scheduled (checked 5 clusters). 0/5 clusters are available: 5 "
+    "had too few free nodes for engine main "
+    "(best: needs 1, 0 free on cluster-0/blue). One more replica would fit with one "
+    "more node in cluster-0/blue."
 )
 
 Fault = Callable[[], Awaitable[None]]
@@ -43,7 +58,7 @@ def clusters(nodes: int) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class Racers:
-    """So many deployments, and places for half of them."""
+    """The deployments, and nodes for half of them."""
 
     count: int
 
@@ -57,12 +72,12 @@ class Racers:
 
     @property
     def nodes(self) -> int:
-        """The nodes of one pool."""
+        """Return the number of nodes of one pool."""
         return self.places // CLUSTERS // len(POOLS)
 
 
 class Watcher:
-    """Samples the ledger all the time and collects overcommitted pools, of so many nodes each."""
+    """Sample the ledger continuously and collect overcommitted pools."""
 
     def __init__(self, fleet: ProtocolFleet, nodes: int) -> None:
         self._fleet = fleet
@@ -75,11 +90,16 @@ class Watcher:
         while not self.done.is_set():
             ledger = await self._fleet.scheduler("ledger")
             if ledger is not None:
-                # Nodes are added before they are reported, and an answer may be delayed: the limit is the one at the time it arrives.
+                # Nodes are added before they are reported, and an answer may be
+                # delayed. The limit that counts is the one when the answer arrives.
                 nodes = self.nodes
                 self.samples += 1
                 charged = nodes_charged(ledger)
-                self.overcommitted += [f"{place}: {count} of {nodes} nodes" for place, count in charged.items() if count > nodes]
+                self.overcommitted += [
+                    f"{place}: {count} of {nodes} nodes"
+                    for place, count in charged.items()
+                    if count > nodes
+                ]
             await asyncio.sleep(SAMPLE_EVERY)
 
 
@@ -95,37 +115,56 @@ async def watched(fleet: ProtocolFleet, nodes: int) -> AsyncIterator[Watcher]:
 
 
 async def described(fleet: ProtocolFleet, names: Iterable[str]) -> dict[str, Json]:
-    """The named deployments, as far as they answer."""
+    """Return the named deployments that answer."""
     gate = asyncio.Semaphore(16)
 
     async def one(name: str) -> tuple[str, Json | None]:
         async with gate:
             return name, await fleet.describe(name)
 
-    return {name: seen for name, seen in await asyncio.gather(*(one(name) for name in names)) if seen}
+    return {
+        name: seen
+        for name, seen in await asyncio.gather(*(one(name) for name in names))
+        if seen
+    }
 
 
 def verdict(seen: Json) -> str:
-    """`started`: a replica runs in its place; else why not.
+    """Return `started` if a replica of the deployment runs, or else the reason why not.
 
-    That is not `HEADLINE` while a lost worker reports the clusters again.
+    The reason differs from `HEADLINE` while clusters report again after the loss of a
+    worker.
     """
     placed = condition(seen, "ReplicasScheduled") == "True"
     return "started" if placed else message(seen, "ReplicasScheduled")
 
 
 async def settled(fleet: ProtocolFleet, racers: Racers, placed: int) -> None:
-    """Wait until so many are placed and all others refused, according to the scheduler, to visibility and to every deployment."""
+    """Wait until the scheduler, visibility and every deployment agree that `placed`
+    deployments are placed and the others refused.
+    """
     seen: dict[str, Json] = {}
 
     async def progress() -> Json:
         scheduler = await fleet.scheduler("describe") or {"status": {}}
-        shown = {"replicas": await fleet.running("ModelReplica"), "ledger": scheduler["status"].get("replicas")}
+        shown = {
+            "replicas": await fleet.running("ModelReplica"),
+            "ledger": scheduler["status"].get("replicas"),
+        }
         if shown == {"replicas": placed, "ledger": placed}:
-            # A deployment in its final state is not queried again: two hundred queries per poll would be the load that is measured.
+            # A deployment in its final state is not queried again, because two hundred
+            # queries per poll would be a load of their own.
             final = "started" if placed == racers.count else HEADLINE
             seen.update(
-                await described(fleet, [name for name in racers.names if name not in seen or verdict(seen[name]) not in ("started", final)])
+                await described(
+                    fleet,
+                    [
+                        name
+                        for name in racers.names
+                        if name not in seen
+                        or verdict(seen[name]) not in ("started", final)
+                    ],
+                )
             )
         return {**shown, **Counter(verdict(each) for each in seen.values())}
 
@@ -135,15 +174,23 @@ async def settled(fleet: ProtocolFleet, racers: Racers, placed: int) -> None:
 
 
 async def answer(fleet: ProtocolFleet, query: str) -> Any:
-    """The scheduler's answer, as soon as there is one."""
-    return await eventually(lambda: fleet.scheduler(query), lambda seen: seen is not None, what=f"an answer to {query}")
+    """Return the scheduler's answer as soon as there is one."""
+    return await eventually(
+        lambda: fleet.scheduler(query),
+        lambda seen: seen is not None,
+        what=f"an answer to {query}",
+    )
 
 
-async def race(fleet: ProtocolFleet, racers: Racers, faults: list[tuple[float, Fault]]) -> None:
-    """Submit all while the faults happen, then add capacity for the refused ones."""
+async def race(
+    fleet: ProtocolFleet, racers: Racers, faults: list[tuple[float, Fault]]
+) -> None:
+    """Submit all deployments while the faults happen, then add capacity for the refused ones."""
     await apply_clusters(fleet, clusters(racers.nodes))
     async with watched(fleet, racers.nodes) as watcher:
-        submitted = asyncio.create_task(fleet.submit([a_deployment(name, NAMESPACE) for name in racers.names]))
+        submitted = asyncio.create_task(
+            fleet.submit([a_deployment(name, NAMESPACE) for name in racers.names])
+        )
         for pause, fault in faults:
             await asyncio.sleep(pause)
             await fault()
@@ -151,7 +198,11 @@ async def race(fleet: ProtocolFleet, racers: Racers, faults: list[tuple[float, F
         await settled(fleet, racers, racers.places)
         assert await answer(fleet, "audit") == []
         places = nodes_charged(await answer(fleet, "ledger"))
-        assert places == {(cluster, pool): racers.nodes for cluster in clusters(racers.nodes) for pool in POOLS}
+        assert places == {
+            (cluster, pool): racers.nodes
+            for cluster in clusters(racers.nodes)
+            for pool in POOLS
+        }
 
         watcher.nodes = 2 * racers.nodes
         await apply_clusters(fleet, clusters(2 * racers.nodes))
@@ -165,11 +216,14 @@ async def race(fleet: ProtocolFleet, racers: Racers, faults: list[tuple[float, F
 
 @pytest.mark.long
 @pytest.mark.random
-async def test_those_that_fit_are_placed_while_scheduler_and_worker_are_lost(tmp_path: Path) -> None:
+async def test_deployments_that_fit_are_placed_while_scheduler_and_worker_are_lost(
+    tmp_path: Path,
+) -> None:
     chance = generator()
     racers = Racers(DEPLOYMENTS)
     async with simulated_fleet(apart=tmp_path) as fleet:
-        # The next one continues what it knew: one that rebuilds may give away the place of a deployment that is slow to answer.
+        # The next scheduler continues this state. One that rebuilds may release the
+        # place of a deployment that is slow to answer.
         lose_scheduler = functools.partial(fleet.terminate_scheduler, "lost on purpose")
         kinds: list[Fault] = [lose_scheduler, fleet.restart_workers] * (FAULTS // 2)
         chance.shuffle(kinds)

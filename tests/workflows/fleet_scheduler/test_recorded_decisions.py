@@ -1,4 +1,7 @@
-"""Which answers of a batch are past decisions, and which are decided elsewhere. No server is needed."""
+"""The recorded decisions of a batch, and the requests that are decided later.
+
+These tests need no server.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +24,7 @@ FIRST, SECOND = (place(deployment(name=name, want=2)) for name in ("first", "sec
 
 
 class LiveCache:
-    """What the activity reads."""
+    """The cache that the activity reads."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -32,41 +35,62 @@ class LiveCache:
 
 @pytest.fixture
 def fleet() -> Fleet:
-    """Three nodes."""
     made = Fleet()
     made.put_cluster(cluster("a", pool("p", 3)))
     return made
 
 
 def read(
-    fleet: Fleet, requests: Sequence[PlacementRequest], result: Decided | None = None, error: Exception | None = None
+    fleet: Fleet,
+    requests: Sequence[PlacementRequest],
+    result: Decided | None = None,
+    error: Exception | None = None,
 ) -> DecisionReader:
     reader = DecisionReader(lambda *_: True, again=True)
-    reader.begin(DecideBatch(run_id="r", version=fleet.version, now=NOW, requests=list(requests)), fleet)(result, error)
+    reader.begin(
+        DecideBatch(
+            run_id="r", version=fleet.version, now=NOW, requests=list(requests)
+        ),
+        fleet,
+    )(result, error)
     return reader
 
 
 def decided(fleet: Fleet, *requests: PlacementRequest) -> Decided:
     cache = LiveCache(fleet)
     cache_registry.register("r", cache)
-    return decide_batch(DecideBatch(run_id="r", version=fleet.version, now=NOW, requests=list(requests)))
+    return decide_batch(
+        DecideBatch(run_id="r", version=fleet.version, now=NOW, requests=list(requests))
+    )
 
 
-def test_i13_a_request_is_decided_again_after_those_before_it_in_its_batch(fleet: Fleet) -> None:
+def test_a_request_is_decided_again_after_its_predecessors_in_the_batch(
+    fleet: Fleet,
+) -> None:
     found = read(fleet, [FIRST, SECOND], decided(fleet, FIRST, SECOND)).found
-    assert [(each.batch, each.position, each.request.name, each.now) for each in found] == [(1, 1, "first", NOW), (1, 2, "second", NOW)]
+    assert [
+        (each.batch, each.position, each.request.name, each.now) for each in found
+    ] == [(1, 1, "first", NOW), (1, 2, "second", NOW)]
     assert [each.recorded for each in found] == [each.again for each in found]
-    assert [each.recorded.decision and each.recorded.decision.shortfall for each in found] == [0, 1]
+    assert [
+        each.recorded.decision and each.recorded.decision.shortfall for each in found
+    ] == [0, 1]
     assert found[0].inputs != found[1].inputs
 
 
-def test_a_request_that_was_left_to_the_next_batch_is_none_of_this_one(fleet: Fleet) -> None:
+def test_a_deferred_request_is_no_part_of_the_batch(
+    fleet: Fleet,
+) -> None:
     result = decided(fleet, FIRST, SECOND)
     del result.decisions[SECOND.request_id]
-    assert [each.request.name for each in read(fleet, [FIRST, SECOND], result).found] == ["first"]
+    assert [
+        each.request.name for each in read(fleet, [FIRST, SECOND], result).found
+    ] == ["first"]
 
 
-def test_the_one_request_of_a_batch_that_failed_has_a_problem(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_failed_request_of_a_batch_has_a_problem(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failure = ApplicationError("a bug", type="KeyError")
     (found,) = read(fleet, [FIRST], error=failure).found
     assert (found.recorded.problem, found.recorded.decision) == ("a bug", None)
@@ -83,8 +107,16 @@ def test_the_one_request_of_a_batch_that_failed_has_a_problem(fleet: Fleet, monk
 
 @pytest.mark.parametrize(
     ("requests", "error"),
-    [([FIRST, SECOND], ApplicationError("a bug", type="KeyError")), ([FIRST], ApplicationError("", type=StaleSnapshot.__name__))],
-    ids=["several are decided again in smaller batches", "one that met another cache is decided again"],
+    [
+        ([FIRST, SECOND], ApplicationError("a bug", type="KeyError")),
+        ([FIRST], ApplicationError("", type=StaleSnapshot.__name__)),
+    ],
+    ids=[
+        "several are decided again in smaller batches",
+        "a request decided with another cache is decided again",
+    ],
 )
-def test_a_batch_that_is_decided_again_is_no_decision(fleet: Fleet, requests: list[PlacementRequest], error: Exception) -> None:
+def test_a_batch_that_is_decided_again_counts_as_no_decision(
+    fleet: Fleet, requests: list[PlacementRequest], error: Exception
+) -> None:
     assert read(fleet, requests, error=error).found == []

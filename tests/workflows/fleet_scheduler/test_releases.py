@@ -1,4 +1,8 @@
-"""Who is told that a replica is gone, that a deployment may end, that a cluster is empty; and what is charged until then. No server."""
+"""The messages about a released replica, a deployment that may end and an empty
+cluster, and the charges until then.
+
+These tests need no server.
+"""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -9,23 +13,36 @@ import pytest
 from api_types.digests import content_hash
 from api_types.limits import UNKNOWN_REPLICAS_MAX
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.scheduling import Bound, Forget, KnownReplica, Released, ReplicaAccount
+from api_types.messages.scheduling import (
+    Bound,
+    Forget,
+    KnownReplica,
+    Released,
+    ReplicaAccount,
+)
 from api_types.names import workflow_id
 from scheduler import LedgerEntry, to_wire
 from scheduler.model.policy import PlacementPolicy
 from scheduler.model.reasons import BOUND, RELEASING, RESERVED
 from tests.scheduler.builders import cluster, deployment
 from tests.workflows.environment.protocol_fleet import ReportedCluster
-from tests.workflows.fleet_scheduler.cache.builders import Clock, as_ordered, cache_with, carried, cycle, reopened
+from tests.workflows.fleet_scheduler.cache.builders import (
+    Clock,
+    as_ordered,
+    cache_with,
+    carried,
+    cycle,
+    reopened,
+)
 from tests.workflows.fleet_scheduler.cycle import LOG
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import HOLDS_OTHERS_MS
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
-from workflows.fleet_scheduler.orders import Send
+from workflows.fleet_scheduler.orders import SendSchedulerSignals
 from workflows.fleet_scheduler.rebuild.accounts import Accounts, PackedAccounts
-from workflows.fleet_scheduler.rebuild.adoption import Adoption
+from workflows.fleet_scheduler.rebuild.adoption import AccountAdoption
 
 HIGH = {"priorityClasses": {"high": 9}}
 
@@ -35,15 +52,24 @@ def controller_of(made: SchedulerCache) -> SchedulerController:
 
 
 def due(made: SchedulerCache) -> list[SignalRequest]:
-    return [signal for order in controller_of(made).due() if isinstance(order, Send) for signal in order.signals]
+    return [
+        signal
+        for order in controller_of(made).due()
+        if isinstance(order, SendSchedulerSignals)
+        for signal in order.signals
+    ]
 
 
 def sent(made: SchedulerCache, name: str) -> list[tuple[str, Any]]:
-    return [(signal.workflow_id, signal.payload) for signal in due(made) if signal.signal == name]
+    return [
+        (signal.workflow_id, signal.payload)
+        for signal in due(made)
+        if signal.signal == name
+    ]
 
 
 def one_started(made: SchedulerCache) -> LedgerEntry:
-    """Place one replica and have it started."""
+    """Place one replica and report its start."""
     cycle(made, ("place", place(deployment())))
     started(made)
     (entry,) = made.fleet.entries()
@@ -55,12 +81,20 @@ def by_owner(made: SchedulerCache) -> dict[str, LedgerEntry]:
 
 
 def started(made: SchedulerCache) -> None:
-    """Have every replica that is placed reported as started."""
-    cycle(made, ("bound", Bound(entries={entry.uid: to_wire(entry) for entry in made.fleet.entries()})))
+    """Report the start of every placed replica."""
+    cycle(
+        made,
+        (
+            "bound",
+            Bound(
+                entries={entry.uid: to_wire(entry) for entry in made.fleet.entries()}
+            ),
+        ),
+    )
 
 
 def preempted(by: str = "ml") -> tuple[SchedulerCache, LedgerEntry]:
-    """One node, whose replica was preempted by another deployment, of the namespace `by`."""
+    """Return one node whose replica was preempted by a deployment in the namespace `by`."""
     made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
     cycle(made, ("place", place(deployment(name="low"))))
     started(made)
@@ -71,51 +105,87 @@ def preempted(by: str = "ml") -> tuple[SchedulerCache, LedgerEntry]:
     return made, owned["low"]
 
 
-def test_the_deployment_that_preempts_is_told_when_the_replica_of_the_other_one_is_gone() -> None:
+def test_a_preempting_deployment_is_told_when_the_victim_is_gone() -> None:
     made, victim = preempted()
     cycle(made, ("released", Released(uid=victim.uid)))
-    # Also if this run of the scheduler ends before it is sent.
+    # This holds even if the scheduler's run ends before it has sent the message.
     made = reopened(carried(made), Clock())
-    assert sent(made, "released") == [("modeldeployment/ml/high", Released(uid=victim.uid).wire())]
+    assert sent(made, "released") == [
+        ("modeldeployment/ml/high", Released(uid=victim.uid).wire())
+    ]
     assert sent(made, "released") == []
 
 
-@pytest.mark.parametrize(("by", "who"), [("ml", "ml/high"), ("others", "a deployment of another namespace")])
-def test_a_deployment_is_told_who_preempts_it_if_that_is_of_its_namespace(by: str, who: str) -> None:
+@pytest.mark.parametrize(
+    ("by", "who"), [("ml", "ml/high"), ("others", "a deployment of another namespace")]
+)
+def test_a_victim_is_told_its_preemptor_if_both_share_a_namespace(
+    by: str, who: str
+) -> None:
     made, victim = preempted(by)
-    # It did not get the first order, and lists the replica again.
-    cycle(made, ("place", place(deployment(name="low"), 2, [KnownReplica(uid=victim.uid, name=victim.name, cluster="a")])))
+    # The deployment did not receive the first order, and lists the replica again.
+    cycle(
+        made,
+        (
+            "place",
+            place(
+                deployment(name="low"),
+                2,
+                [KnownReplica(uid=victim.uid, name=victim.name, cluster="a")],
+            ),
+        ),
+    )
     ((receiver, evicted),) = sent(made, "evict")
-    assert (receiver, evicted["eviction"]["reason"]) == ("modeldeployment/ml/low", f"preempted by {who}")
+    assert (receiver, evicted["eviction"]["reason"]) == (
+        "modeldeployment/ml/low",
+        f"preempted by {who}",
+    )
 
 
-def test_who_waits_is_decided_again_when_another_deployment_gives_up_its_protection() -> None:
+def test_waiting_requests_are_decided_again_when_a_protection_ends() -> None:
     made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
-    cycle(made, ("place", place(deployment(name="low", policy=PlacementPolicy(min_available=1)))))
+    cycle(
+        made,
+        (
+            "place",
+            place(deployment(name="low", policy=PlacementPolicy(min_available=1))),
+        ),
+    )
     started(made)
-    high = deployment(name="high", policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+    high = deployment(
+        name="high",
+        policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"),
+    )
     cycle(made, ("place", place(high)))
     assert by_owner(made).keys() == {"low"}
-    kept = KnownReplica(uid=by_owner(made)["low"].uid, name=by_owner(made)["low"].name, cluster="a")
+    kept = KnownReplica(
+        uid=by_owner(made)["low"].uid, name=by_owner(made)["low"].name, cluster="a"
+    )
     edited = place(deployment(name="low"), 2, [kept])
     cycle(made, ("place", edited))
     cycle(made)
     assert by_owner(made).keys() == {"low", "high"}
 
 
-def test_18_4_2_an_edit_protects_replicas_from_a_request_that_is_decided_before_it() -> None:
+def test_an_edit_protects_replicas_from_a_request_decided_before_it() -> None:
     made = cache_with(Clock(), cluster("a", 1), policy=HIGH)
     cycle(made, ("place", place(deployment(name="low"))))
     started(made)
     low = by_owner(made)["low"]
     edited = deployment(name="low", policy=PlacementPolicy(min_available=1))
-    high = deployment(name="high", policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"))
+    high = deployment(
+        name="high",
+        policy=PlacementPolicy(priority_class="high", preemption="LowerPriority"),
+    )
     kept = KnownReplica(uid=low.uid, name=low.name, cluster="a")
-    assert cycle(made, ("place", place(high)), ("place", place(edited, 2, [kept]))) == ["high", "low"]
+    assert cycle(made, ("place", place(high)), ("place", place(edited, 2, [kept]))) == [
+        "high",
+        "low",
+    ]
     assert by_owner(made).keys() == {"low"}
 
 
-def test_nobody_is_told_of_a_replica_that_nothing_waits_for() -> None:
+def test_no_deployment_is_told_of_a_replica_that_none_waits_for() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     cycle(made, ("place", place(deployment(want=2))))
     started(made)
@@ -124,8 +194,11 @@ def test_nobody_is_told_of_a_replica_that_nothing_waits_for() -> None:
     assert sent(made, "released") == []
 
 
-def test_what_was_started_is_charged_in_full_whatever_it_once_waited_for() -> None:
-    """Its entry says that it reuses a node; with that a node of another replica of its deployment would count as free."""
+def test_a_started_replica_is_charged_in_full_whatever_it_waited_for() -> None:
+    """Its entry says that it reuses a node.
+
+    A node of another replica of its deployment would therefore count as free.
+    """
     made, _ = preempted()
     successor = by_owner(made)["high"]
     assert successor.reuse
@@ -135,35 +208,57 @@ def test_what_was_started_is_charged_in_full_whatever_it_once_waited_for() -> No
     made.fleet.bind(successor.uid)
     assert (by_owner(made)["high"].state, by_owner(made)["high"].reuse) == (BOUND, ())
     account = ReplicaAccount(
-        uid=successor.uid, namespace="ml", deployment="high", name=successor.name, cluster="a", index=0, entry=to_wire(successor)
+        uid=successor.uid,
+        namespace="ml",
+        deployment="high",
+        name=successor.name,
+        cluster="a",
+        index=0,
+        entry=to_wire(successor),
     )
     read = Accounts()
     read.add("modelreplica/ml/high", account.wire())
     assert [entry.reuse for entry in read.entries.values()] == [()]
 
 
-def test_what_was_started_is_charged_in_full_though_it_was_released_before_that_was_known() -> None:
+def test_a_started_replica_is_charged_in_full_though_it_was_released_before_its_report() -> (
+    None
+):
     made, _ = preempted()
     successor = by_owner(made)["high"]
     made.fleet.put_replica(successor.as_releasing(made.now()))
     cycle(made, ("bound", Bound(entries={successor.uid: to_wire(successor)})))
-    assert (by_owner(made)["high"].state, by_owner(made)["high"].reuse) == (RELEASING, ())
+    assert (by_owner(made)["high"].state, by_owner(made)["high"].reuse) == (
+        RELEASING,
+        (),
+    )
 
 
-def test_a_late_bound_after_a_request_starts_nothing_that_is_gone() -> None:
-    """A scheduler that lost its state does not know that it is: the deployment would start it again, on nodes that are free by then."""
+def test_a_late_bound_message_does_not_start_a_deleted_replica() -> None:
+    """A scheduler that lost its state does not know that the replica is gone.
+
+    The deployment would start it again, on nodes that are free by then.
+    """
     made = cache_with(Clock(), cluster("a", 2))
     entry = to_wire(one_started(made))
     lost = cache_with(Clock(), cluster("a", 2))
     asked = place(deployment(), 2)
-    assert cycle(lost, ("place", asked), ("bound", Bound(entries={entry["uid"]: entry}))) == []
+    assert (
+        cycle(lost, ("place", asked), ("bound", Bound(entries={entry["uid"]: entry})))
+        == []
+    )
     (doubt,) = lost.verification.due(lost.now())
     controller_of(lost).checked([doubt], {}, [])
     assert cycle(lost) == ["m"]
-    assert [placement["action"] for placement in lost.answers[asked.request_id]["placements"]] == ["Create"]
+    assert [
+        placement["action"]
+        for placement in lost.answers[asked.request_id]["placements"]
+    ] == ["Create"]
 
 
-def test_a_replica_whose_nodes_are_promised_is_evicted_again_when_its_deployment_never_read_that() -> None:
+def test_a_replica_with_promised_nodes_is_evicted_again_if_its_deployment_missed_the_order() -> (
+    None
+):
     made = cache_with(Clock(), cluster("a", 1))
     cycle(made, ("place", place(deployment(template="v1"))))
     started(made)
@@ -177,55 +272,84 @@ def test_a_replica_whose_nodes_are_promised_is_evicted_again_when_its_deployment
     found = made.fleet.replica(entry.uid)
     assert found is not None
     assert found.state == RELEASING
-    assert [payload["eviction"]["uid"] for _, payload in sent(made, "evict")] == [entry.uid]
+    assert [payload["eviction"]["uid"] for _, payload in sent(made, "evict")] == [
+        entry.uid
+    ]
 
 
-# --- deployments that end -----------------------------------------------------------------------------------------------------------------
+# Deployments that end
 
 
 def forget(name: str = "m", **fields: Any) -> tuple[str, Forget]:
-    known = {"kind": "ModelDeployment", "namespace": "ml", "name": name, "uid": deployment(name=name).uid, **fields}
+    known = {
+        "kind": "ModelDeployment",
+        "namespace": "ml",
+        "name": name,
+        "uid": deployment(name=name).uid,
+        **fields,
+    }
     return "forget", Forget(**known)
 
 
-def test_a_deployment_may_end_when_nothing_is_charged_to_it_and_not_before() -> None:
+def test_a_deployment_may_end_only_when_nothing_is_charged_to_it() -> None:
     made = cache_with(Clock(), cluster("a", 1))
     cycle(made, ("place", place(deployment())))
     started(made)
     (entry,) = made.fleet.entries()
     cycle(made, forget(gone=True))
     assert sent(made, "forgotten") == []
-    # Its workflow is asked, and it is there: the deployment is to delete it. The next run of the scheduler still knows.
+    # Its workflow answers that it exists, so the deployment must delete it. The
+    # scheduler's next run still knows that.
     made = reopened(carried(made), Clock())
     (doubt,) = made.verification.due(made.now())
     account = ReplicaAccount(
-        uid=entry.uid, namespace="ml", deployment="m", name=entry.name, cluster="a", index=0, entry=to_wire(entry)
+        uid=entry.uid,
+        namespace="ml",
+        deployment="m",
+        name=entry.name,
+        cluster="a",
+        index=0,
+        entry=to_wire(entry),
     ).wire()
     controller_of(made).checked([doubt], {doubt.workflow_id: account}, [])
     made = reopened(carried(made), Clock())
     ((receiver, evicted),) = sent(made, "evict")
-    assert (receiver, evicted["eviction"]["entry"]["uid"]) == ("modeldeployment/ml/m", entry.uid)
+    assert (receiver, evicted["eviction"]["entry"]["uid"]) == (
+        "modeldeployment/ml/m",
+        entry.uid,
+    )
     cycle(made, ("released", Released(uid=entry.uid)))
-    assert [(receiver, payload["uid"]) for receiver, payload in sent(made, "forgotten")] == [("modeldeployment/ml/m", deployment().uid)]
+    assert [
+        (receiver, payload["uid"]) for receiver, payload in sent(made, "forgotten")
+    ] == [("modeldeployment/ml/m", deployment().uid)]
     assert sent(made, "forgotten") == []
 
 
-@pytest.mark.parametrize("before", [False, True], ids=["of this scheduler", "of the one before"])
-def test_an_unused_reservation_is_freed_when_its_deployment_is_deleted_unless_the_report_of_its_start_may_be_lost(*, before: bool) -> None:
+@pytest.mark.parametrize(
+    "before", [False, True], ids=["of this scheduler", "of the one before"]
+)
+def test_deleting_a_deployment_frees_its_reservation_unless_a_start_report_may_be_lost(
+    *, before: bool
+) -> None:
     made = cache_with(Clock(), cluster("a", 1))
     cycle(made, ("place", place(deployment())))
     (entry,) = made.fleet.entries()
     made.state.epoch = entry.since + int(before)
     cycle(made, forget())
-    assert ([*made.fleet.entries()] == [], list(made.verification.doubts)) == (not before, [entry.uid] if before else [])
+    assert ([*made.fleet.entries()] == [], list(made.verification.doubts)) == (
+        not before,
+        [entry.uid] if before else [],
+    )
 
 
-def test_the_end_of_an_earlier_deployment_evicts_nothing_of_the_present_one() -> None:
+def test_the_end_of_an_earlier_deployment_evicts_nothing_of_its_successor() -> None:
     made = cache_with(Clock(), cluster("a", 1))
     cycle(made, forget(gone=True, uid="earlier"))
-    # Its own account says which of the two there is, and it requests again.
+    # Its own account shows which of the two exists, and it requests again.
     assert cycle(made, ("place", place(deployment()))) == []
-    Adoption(made, Inbox(made, LOG), LOG).adopt(PackedAccounts(deployments={"ml/m": deployment().uid}))
+    AccountAdoption(made, Inbox(made, LOG), LOG).adopt(
+        PackedAccounts(deployments={"ml/m": deployment().uid})
+    )
     made.state.unresponsive.clear()
     assert list(made.resyncs) == [("ml", "m")]
     assert cycle(made, ("place", place(deployment()))) == ["m"]
@@ -234,21 +358,28 @@ def test_the_end_of_an_earlier_deployment_evicts_nothing_of_the_present_one() ->
     assert (made.state.deleting_deployments, made.verification.doubts) == ({}, {})
 
 
-def test_the_end_of_a_deployment_that_was_never_heard_of_waits_for_its_account() -> None:
+def test_the_end_of_an_unknown_deployment_waits_for_its_account() -> None:
     made = cache_with(Clock(), cluster("a", 1))
     cycle(made, ("place", place(deployment())))
     cycle(made, forget(gone=True, uid="another"))
-    assert (made.state.deleting_deployments, list(made.state.unresponsive)) == ({}, ["modeldeployment/ml/m"])
+    assert (made.state.deleting_deployments, list(made.state.unresponsive)) == (
+        {},
+        ["modeldeployment/ml/m"],
+    )
 
 
-# --- clusters -----------------------------------------------------------------------------------------------------------------------------
+# Clusters
 
 
 def report(name: str, sequence: int = 1, **fields: Any) -> tuple[str, Any]:
-    return "report_cluster", ReportedCluster(name, {"p": 2}).report(sequence).model_copy(update=fields)
+    return "report_cluster", ReportedCluster(name, {"p": 2}).report(
+        sequence
+    ).model_copy(update=fields)
 
 
-def test_a_cluster_that_sees_objects_of_a_replica_which_the_ledger_does_not_have_takes_none_until_that_has_answered() -> None:
+def test_a_cluster_with_an_unknown_replica_takes_no_placement_until_the_replica_answers() -> (
+    None
+):
     made = cache_with(Clock(), cluster("a", 2), cluster("c", 2))
     cycle(made, ("place", place(deployment(name="known"))))
     (known,) = made.fleet.entries()
@@ -258,56 +389,95 @@ def test_a_cluster_that_sees_objects_of_a_replica_which_the_ledger_does_not_have
     view = made.fleet.cluster("c")
     assert view is not None
     assert not view.accounted
-    # A replica whose workflow was terminated still answers, and what it has there is charged.
-    entry = to_wire(known) | {"uid": "f", "name": "forgotten-1", "deployment": "forgotten", "cluster": "c"}
+    # A replica whose workflow was terminated still answers, and its objects there are
+    # charged.
+    entry = to_wire(known) | {
+        "uid": "f",
+        "name": "forgotten-1",
+        "deployment": "forgotten",
+        "cluster": "c",
+    }
     account = ReplicaAccount(
-        uid="f", namespace="ml", deployment="forgotten", name="forgotten-1", cluster="c", index=0, entry=entry, started=True
+        uid="f",
+        namespace="ml",
+        deployment="forgotten",
+        name="forgotten-1",
+        cluster="c",
+        index=0,
+        entry=entry,
+        started=True,
     )
     read = Accounts()
     read.add(asked, account.wire())
-    Adoption(made, Inbox(made, LOG), LOG).adopt(read.packed())
+    AccountAdoption(made, Inbox(made, LOG), LOG).adopt(read.packed())
     del made.state.unresponsive[asked]
     cycle(made, report("c", 2, replicas=["ml/forgotten-1"]))
     assert (made.state.unresponsive, by_owner(made)["forgotten"].cluster) == ({}, "c")
 
 
 @pytest.mark.parametrize("replica", ["", "ml", "ml/", "/x", "ml/x/y"])
-def test_a_report_with_a_replica_that_has_no_name_changes_nothing(replica: str) -> None:
+def test_a_report_with_a_nameless_replica_changes_nothing(replica: str) -> None:
     made = cache_with(Clock())
     cycle(made, report("c", replicas=[replica]))
     assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {})
 
 
-def test_a_cluster_that_makes_up_replicas_holds_up_itself_and_fills_nothing() -> None:
+def test_a_cluster_that_invents_replicas_blocks_only_itself_and_fills_nothing() -> None:
     made = cache_with(Clock(), cluster("a", 2), cluster("c", 2))
     for number in range(3):
-        cycle(made, report("c", 1 + number, replicas=[f"ml/made-up-{number}-{index}" for index in range(UNKNOWN_REPLICAS_MAX)]))
+        cycle(
+            made,
+            report(
+                "c",
+                1 + number,
+                replicas=[
+                    f"ml/made-up-{number}-{index}"
+                    for index in range(UNKNOWN_REPLICAS_MAX)
+                ],
+            ),
+        )
     assert len(made.state.unresponsive) == UNKNOWN_REPLICAS_MAX
-    assert {name: info.view.accounted for name, info in made.fleet.clusters.items()} == {"a": True, "c": False}
-    said = f"cluster c has objects of {UNKNOWN_REPLICAS_MAX} more replicas that no object reports"
+    assert {
+        name: info.view.accounted for name, info in made.fleet.clusters.items()
+    } == {"a": True, "c": False}
+    said = (
+        f"cluster c has objects of {UNKNOWN_REPLICAS_MAX} more replicas without a known "
+        "ModelReplica"
+    )
     assert [event.message.partition(":")[0] for event in made.state.events] == [said]
-    # Those that were answered for make room for others.
+    # Answered entries make room for others.
     made.state.unresponsive.clear()
     cycle(made, report("c", 4, replicas=["ml/forgotten-1"]))
-    assert made.state.unresponsive == {workflow_id("ModelReplica", "ml", "forgotten-1"): ["c"]}
+    assert made.state.unresponsive == {
+        workflow_id("ModelReplica", "ml", "forgotten-1"): ["c"]
+    }
 
 
 @pytest.mark.slow
-def test_a_cluster_that_makes_up_queues_fills_nothing_that_is_carried_for_all() -> None:
+def test_a_cluster_that_invents_queues_fills_no_shared_state() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     name, reported = report("c")
-    reported.manifest["status"]["capacity"] = {"observedAt": 1, "queues": [{"name": "q", "tenants": ["modelplane-ml"] * 20_000}]}
+    reported.manifest["status"]["capacity"] = {
+        "observedAt": 1,
+        "queues": [{"name": "q", "tenants": ["modelplane-ml"] * 20_000}],
+    }
     cycle(made, (name, reported))
-    assert made.fleet.cluster("c") is not None, "what is long and says little is carried"
-    reported.manifest["status"]["capacity"]["queues"] = [{"name": content_hash(number), "tenants": []} for number in range(20_000)]
+    assert made.fleet.cluster("c") is not None, (
+        "a long but compressible message is carried over"
+    )
+    reported.manifest["status"]["capacity"]["queues"] = [
+        {"name": content_hash(number), "tenants": []} for number in range(20_000)
+    ]
     cycle(made, (name, reported.model_copy(update={"sequence": 2})))
     view = made.fleet.cluster("c")
     assert view is not None
     assert [found.name for found in view.queues] == ["q"]
-    assert "status.capacity: is" in made.state.events[-1].message
+    assert "status.capacity: has" in made.state.events[-1].message
 
 
-def test_a_cluster_that_is_deleted_is_not_told_that_it_is_empty_while_an_account_is_missing() -> None:
+def test_a_deleted_cluster_is_not_told_that_it_is_empty_while_an_account_is_missing() -> (
+    None
+):
     made = cache_with(Clock())
     name, deleted = report("c")
     deleted.manifest["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -337,26 +507,28 @@ def delete_both(made: SchedulerCache) -> None:
 
 def await_account(made: SchedulerCache, missing: str) -> None:
     made.await_account(missing, ())
-    Adoption(made, Inbox(made, LOG), LOG).allow_accounted()
+    AccountAdoption(made, Inbox(made, LOG), LOG).allow_accounted()
 
 
 @pytest.mark.parametrize(
     ("missing", "held"),
     [("inferencecluster/x", "forgotten"), ("modeldeployment/ml/x", "occupied")],
 )
-def test_an_account_that_stays_missing_holds_the_deletion_of_others_for_ten_minutes(missing: str, held: str) -> None:
+def test_a_missing_account_delays_the_deletion_of_others_for_ten_minutes(
+    missing: str, held: str
+) -> None:
     made, clock = waiting(missing)
     assert held not in {signal.signal for signal in due(made)}
     assert controller_of(made).delay() == timedelta(milliseconds=HOLDS_OTHERS_MS)
     clock.ms += HOLDS_OTHERS_MS - 1
     following = reopened(carried(made), clock)
-    Adoption(following, Inbox(following, LOG), LOG).allow_accounted()
+    AccountAdoption(following, Inbox(following, LOG), LOG).allow_accounted()
     assert held not in {signal.signal for signal in due(following)}
     clock.ms += 1
     assert held in {signal.signal for signal in due(following)}
 
 
-def test_a_scheduler_that_rebuilds_gives_missing_accounts_the_whole_time() -> None:
+def test_a_rebuild_restarts_the_time_limit_of_missing_accounts() -> None:
     made, clock = waiting("inferencecluster/x")
     clock.ms += HOLDS_OTHERS_MS
     made.forget_fleet()
@@ -365,69 +537,126 @@ def test_a_scheduler_that_rebuilds_gives_missing_accounts_the_whole_time() -> No
     assert "forgotten" not in {signal.signal for signal in due(made)}
 
 
-def test_a_late_report_of_a_cluster_makes_none_of_one_that_is_gone() -> None:
+def test_a_late_report_does_not_restore_a_deleted_cluster() -> None:
     made = cache_with(Clock())
     cycle(made, report("c", uid="second"))
     cycle(made, ("forget", Forget(kind="InferenceCluster", name="c", uid="second")))
     cycle(made, report("c", uid="first"))
-    assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {"inferencecluster/c": ["c"]})
-    # The one that was there last says that it is gone; another one that really is there would answer instead.
+    assert (made.fleet.cluster("c"), made.state.unresponsive) == (
+        None,
+        {"inferencecluster/c": ["c"]},
+    )
+    # The last known cluster says that it is gone. A successor that existed would answer
+    # instead.
     read = Accounts()
     read.add("inferencecluster/c", report("c", uid="second", gone=True)[1].wire())
-    Adoption(made, Inbox(made, LOG), LOG).adopt(read.packed())
+    AccountAdoption(made, Inbox(made, LOG), LOG).adopt(read.packed())
     del made.state.unresponsive["inferencecluster/c"]
     cycle(made, report("c", uid="second"))
     assert made.fleet.cluster("c") is None
 
 
-def test_the_end_of_a_cluster_does_not_end_the_wait_for_the_account_of_the_next_one() -> None:
+def test_the_end_of_a_cluster_does_not_end_the_wait_for_its_successors_account() -> (
+    None
+):
     made = cache_with(Clock())
     cycle(made, report("c", uid="first"))
-    # It was applied again, and overtook the end of the first one.
-    cycle(made, report("c", uid="second"), ("forget", Forget(kind="InferenceCluster", name="c", uid="first")))
-    assert (made.fleet.cluster("c"), made.state.unresponsive) == (None, {"inferencecluster/c": ["c"]})
+    # It was applied again, and this message overtook the end of the first cluster.
+    cycle(
+        made,
+        report("c", uid="second"),
+        ("forget", Forget(kind="InferenceCluster", name="c", uid="first")),
+    )
+    assert (made.fleet.cluster("c"), made.state.unresponsive) == (
+        None,
+        {"inferencecluster/c": ["c"]},
+    )
 
 
 @pytest.mark.parametrize("sequence", range(1, 7))
-def test_an_answer_after_the_first_of_two_is_gone_lets_no_placement_start_on_nodes_of_the_second(sequence: int) -> None:
-    """The uids of the placements, and with them who comes first in the ledger, follow from the request."""
-    made = cache_with(Clock(), cluster("a", 2), policy={**HIGH, "preemptionCooldownSeconds": 0})
+def test_an_answer_after_one_of_two_replicas_is_gone_starts_nothing_on_nodes_of_the_other(
+    sequence: int,
+) -> None:
+    """The uids of the placements, and with them the order in the ledger, follow from
+    the request.
+    """
+    made = cache_with(
+        Clock(), cluster("a", 2), policy={**HIGH, "preemptionCooldownSeconds": 0}
+    )
     cycle(made, ("place", place(deployment(name="low", want=2))))
     started(made)
     policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
     first = place(deployment(name="high", want=2, policy=policy), sequence)
     cycle(made, ("place", first))
-    promised = {placement["uid"]: set(placement["after"]) for placement in made.answers[first.request_id]["placements"]}
+    promised = {
+        placement["uid"]: set(placement["after"])
+        for placement in made.answers[first.request_id]["placements"]
+    }
     early = min(promised.values(), key=len)
     assert sorted(map(len, promised.values())) == [1, 2]
     cycle(made, ("released", Released(uid=next(iter(early)))))
-    again = place(deployment(name="high", want=2, policy=policy), sequence + 1, [KnownReplica(uid=uid) for uid in promised])
+    again = place(
+        deployment(name="high", want=2, policy=policy),
+        sequence + 1,
+        [KnownReplica(uid=uid) for uid in promised],
+    )
     cycle(made, ("place", again))
-    now = {placement["uid"]: set(placement["after"]) for placement in made.answers[again.request_id]["placements"]}
+    now = {
+        placement["uid"]: set(placement["after"])
+        for placement in made.answers[again.request_id]["placements"]
+    }
     assert sorted(len(after & now[uid]) for uid, after in promised.items()) == [0, 1]
 
 
-def test_a_deployment_that_lists_a_released_replica_as_terminating_is_told_that_it_is_gone() -> None:
+def test_a_deployment_is_informed_that_its_terminating_released_replica_is_gone() -> (
+    None
+):
     made = cache_with(Clock(), cluster("a", 2))
     cycle(made, ("place", place(deployment())))
     started(made)
     (entry,) = made.fleet.entries()
     cycle(made, ("released", Released(uid=entry.uid)))
-    cycle(made, ("place", place(deployment(), 2, [KnownReplica(uid=entry.uid, terminating=True)])))
-    assert sent(made, "released") == [("modeldeployment/ml/m", Released(uid=entry.uid).wire())]
+    cycle(
+        made,
+        (
+            "place",
+            place(deployment(), 2, [KnownReplica(uid=entry.uid, terminating=True)]),
+        ),
+    )
+    assert sent(made, "released") == [
+        ("modeldeployment/ml/m", Released(uid=entry.uid).wire())
+    ]
 
 
 @pytest.mark.parametrize(
     ("state", "listed", "checked"),
-    [(RELEASING, False, True), (RELEASING, True, False), (BOUND, False, False), (RESERVED, False, False)],
-    ids=["unlisted and released", "listed", "unlisted and bound", "unlisted and reserved"],
+    [
+        (RELEASING, False, True),
+        (RELEASING, True, False),
+        (BOUND, False, False),
+        (RESERVED, False, False),
+    ],
+    ids=[
+        "unlisted and released",
+        "listed",
+        "unlisted and bound",
+        "unlisted and reserved",
+    ],
 )
-def test_a_replica_that_is_being_deleted_and_that_its_deployment_does_not_list_is_checked(
+def test_a_terminating_replica_that_its_deployment_does_not_list_is_checked(
     *, state: str, listed: bool, checked: bool
 ) -> None:
     made = cache_with(Clock(), cluster("a", 2))
     entry = one_started(made)
     made.fleet.put_replica(replace(entry, state=state))
-    kept = [KnownReplica(uid=entry.uid, name=entry.name, cluster=entry.cluster, terminating=True)] if listed else []
+    kept = (
+        [
+            KnownReplica(
+                uid=entry.uid, name=entry.name, cluster=entry.cluster, terminating=True
+            )
+        ]
+        if listed
+        else []
+    )
     cycle(made, ("place", place(deployment(), 2, kept)))
     assert list(made.verification.doubts) == ([entry.uid] if checked else [])

@@ -1,4 +1,7 @@
-"""W8 of the protocol: workers are lost and others take over, with entities in their caches; on a real Temporal server."""
+"""Workers are lost and others take over, with entities in the caches of the lost ones.
+
+These tests use a real Temporal server.
+"""
 
 import asyncio
 from functools import partial
@@ -16,30 +19,37 @@ pytestmark = pytest.mark.testbed("shared")
 
 LIVE = 100
 AT_ONCE = 32
-# From the change until it is decided: the spec's figure. The workers that take over serve by then.
+# Maximum seconds from the change to its decision. The new workers serve by then.
 DECIDED_SECONDS = 5
 
 
 async def start_entities(fleet: ProtocolFleet) -> None:
-    """Start entities that have nothing to do, and wait until a worker has them in its cache."""
+    """Start entities that have nothing to do, and wait until a worker has cached them."""
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(name: str) -> None:
         named = ("InferenceClass", "", name)
         async with gate:
             handle = await fleet.client.start_workflow(
-                named[0], None, id=names.workflow_id(*named), task_queue=queues.WORKFLOWS, **identity_at_start(*named)
+                named[0],
+                None,
+                id=names.workflow_id(*named),
+                task_queue=queues.WORKFLOWS,
+                **identity_at_start(*named),
             )
             await handle.query("account")
 
     await asyncio.gather(*(one(f"live-{number}") for number in range(LIVE)))
 
 
-async def test_w8_a_fresh_change_is_decided_within_seconds_of_a_restart_of_all_workers(tmp_path: Path) -> None:
+async def test_a_fresh_change_is_decided_within_seconds_of_a_restart_of_all_workers(
+    tmp_path: Path,
+) -> None:
     async with simulated_fleet(clients=1, apart=tmp_path) as fleet:
         await apply_clusters(fleet, {"eu": {"gpus": 4}})
         await start_entities(fleet)
-        # What the lost worker has in its cache, the scheduler first of all, waits for it until its sticky queue is given up.
+        # A workflow in the lost worker's cache, above all the scheduler, waits for that
+        # worker until the server resets its sticky queue.
         await fleet.restart_workers()
         await fleet.apply(a_deployment("fresh", NAMESPACE))
         await eventually(

@@ -1,4 +1,4 @@
-"""A preemption of a replica whose deployment is broken, or takes long to delete it."""
+"""Preempting a replica whose deployment is broken or deletes it slowly."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,10 +9,18 @@ from temporalio import activity
 
 from api_types import names
 from api_types.messages.cluster_work import RunTeardownStep, TeardownStepResult
-from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.simulation.lives.virtual_plane import (
+    VirtualPlane,
+    on_a_virtual_loop,
+    virtual_plane,
+)
 from tests.simulation.poisons import Poison
 from tests.workflows.environment.harness import Json, a_deployment
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
+from tests.workflows.environment.simulated_clusters import (
+    SimulatedClusters,
+    a_class,
+    a_cluster,
+)
 from workflows.fleet_scheduler.cache.scheduler_cache import UNANSWERED_MS
 
 HERE, THERE = "eu", "us"
@@ -23,7 +31,7 @@ TEAMS = {"top": "team", "other": "other", "victim": "ml"}
 
 
 class Slow(SimulatedClusters):
-    """Clusters that delete a replica only after `seconds`."""
+    """Clusters that take `seconds` to delete a replica."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__()
@@ -40,9 +48,14 @@ class Slow(SimulatedClusters):
 
 
 def a_model(name: str, cluster: str = "") -> Json:
-    """Return a deployment that needs a whole node; without a cluster it may preempt others."""
+    """Return a deployment that needs a whole node.
+
+    Without a cluster, it may preempt others.
+    """
     match = {"home": cluster} if cluster else {}
-    document = a_deployment(name, TEAMS[name], gpus=8, clusterSelector={"matchLabels": match})
+    document = a_deployment(
+        name, TEAMS[name], gpus=8, clusterSelector={"matchLabels": match}
+    )
     if not cluster:
         scheduling = {"priorityClassName": "high", "preemptionPolicy": "LowerPriority"}
         document["spec"]["scheduling"] = scheduling
@@ -51,7 +64,10 @@ def a_model(name: str, cluster: str = "") -> Json:
 
 @asynccontextmanager
 async def full_fleet(clusters: Slow) -> AsyncIterator[VirtualPlane]:
-    """Two clusters of one node each, which `other` and `victim` use. The younger one goes first."""
+    """Start two clusters of one node each, used by `other` and `victim`.
+
+    The younger one is preempted first.
+    """
     async with virtual_plane(clusters) as plane:
         await plane.apply(a_class())
         for name in (HERE, THERE):
@@ -60,7 +76,9 @@ async def full_fleet(clusters: Slow) -> AsyncIterator[VirtualPlane]:
             await plane.apply(document)
             await plane.ready("InferenceCluster", name)
         scheduler = plane.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
-        await scheduler.signal("set_policy", {"policy": {"priorityClasses": {"high": 9}}})
+        await scheduler.signal(
+            "set_policy", {"policy": {"priorityClasses": {"high": 9}}}
+        )
         for name, cluster in (("other", THERE), ("victim", HERE)):
             await plane.apply(a_model(name, cluster))
             await plane.ready("ModelDeployment", name, TEAMS[name])
@@ -78,9 +96,11 @@ async def events(plane: VirtualPlane) -> set[str]:
     return {event["reason"] for event in scheduler["status"]["events"]}
 
 
-@pytest.mark.parametrize("poison", [Poison.FAILING, Poison.FULL], ids=lambda each: each.value)
+@pytest.mark.parametrize(
+    "poison", [Poison.FAILING, Poison.FULL], ids=lambda each: each.value
+)
 @on_a_virtual_loop
-async def test_another_deployment_is_preempted_in_the_place_of_a_broken_one(
+async def test_another_deployment_is_preempted_instead_of_a_broken_one(
     poison: Poison,
 ) -> None:
     async with full_fleet(Slow()) as plane:
@@ -90,17 +110,30 @@ async def test_another_deployment_is_preempted_in_the_place_of_a_broken_one(
         await plane.ready("ModelDeployment", "top", "team")
         took = plane.world.clock.seconds() - begun
         assert took < UNANSWERED_MS / 1000 + DRAIN_SECONDS + 5.0
-        assert (await placed(plane, "top"), await placed(plane, "other")) == ([THERE], [])
+        assert (await placed(plane, "top"), await placed(plane, "other")) == (
+            [THERE],
+            [],
+        )
         assert "PreemptionUnanswered" in await events(plane)
         top = await plane.describe("ModelDeployment", "top", "team")
-        dropped = [each for each in top["status"]["events"] if each["reason"] == "PlacementDropped"]
-        assert ["a deployment of another namespace" in each["message"] for each in dropped] == [True]
-        # It is repaired, and learns of its eviction. The node is free then, and it is placed again.
+        dropped = [
+            each
+            for each in top["status"]["events"]
+            if each["reason"] == "PlacementDropped"
+        ]
+        assert [
+            "a deployment of another namespace" in each["message"] for each in dropped
+        ] == [True]
+        # It is repaired, and learns of its eviction. The node is free by then, and its
+        # replica is placed again.
         plane.world.server.poisons.clear()
         await plane.until(
             "ModelDeployment",
             "victim",
-            lambda seen: any(event["reason"] == "ReplicaDeleting" for event in seen["status"]["events"]),
+            lambda seen: any(
+                event["reason"] == "ReplicaDeleting"
+                for event in seen["status"]["events"]
+            ),
             "ml",
         )
         await plane.ready("ModelDeployment", "victim", "ml")
@@ -109,10 +142,13 @@ async def test_another_deployment_is_preempted_in_the_place_of_a_broken_one(
 
 
 @on_a_virtual_loop
-async def test_a_deployment_that_takes_long_to_delete_its_replica_is_waited_for() -> None:
+async def test_a_deployment_that_deletes_slowly_is_waited_for() -> None:
     teardown = 2 * UNANSWERED_MS / 1000
     async with full_fleet(Slow(teardown)) as plane:
         await plane.apply(a_model("top"))
         await plane.ready("ModelDeployment", "top", "team", within=3 * teardown)
-        assert (await placed(plane, "top"), await placed(plane, "other")) == ([HERE], [THERE])
+        assert (await placed(plane, "top"), await placed(plane, "other")) == (
+            [HERE],
+            [THERE],
+        )
         assert "PreemptionUnanswered" not in await events(plane)

@@ -1,6 +1,8 @@
-"""Recorded histories: `tests/histories/<release or commit>/<workflow type>/<kind of life>.json`.
+"""Recorded histories:
 
-Files are only added. `test_kept_histories.py` refuses a change of a released file.
+`tests/histories/<release or commit>/<workflow type>/<kind of life>.json`.
+
+Files are only added. `test_kept_histories.py` rejects a change of a released file.
 """
 
 import subprocess
@@ -8,7 +10,7 @@ from pathlib import Path
 
 HISTORIES = Path(__file__).parents[2] / "histories"
 LIFE = "life"
-"""A life without anything special."""
+"""The ordinary lifecycle."""
 
 
 def recorded(kind: str = "*", life: str = "*") -> list[Path]:
@@ -17,7 +19,7 @@ def recorded(kind: str = "*", life: str = "*") -> list[Path]:
 
 
 def title(path: Path) -> str:
-    """Name a recorded history in the id of a test."""
+    """Return the test id of a recorded history."""
     return " ".join([*path.parts[-3:-1], path.stem])
 
 
@@ -28,14 +30,17 @@ def git(repository: Path, *words: str) -> str:
 
 
 def changed_since_releases(repository: Path) -> list[str]:
-    """List the released histories that have changed or disappeared since their release.
+    """List the released histories that were changed or deleted since their release.
 
     A release is a tag such as `v1.2.3` that HEAD descends from.
     """
     options = ["--name-status", "--no-renames", "--diff-filter=DMT"]
     found = []
     for tag in git(repository, "tag", "--list", "v[0-9]*", "--merged", "HEAD").split():
-        # Compare the files in the working tree, so that the test finds a change before its commit.
-        lines = git(repository, "diff", *options, tag, "--", "tests/histories/*/*/*.json")
+        # Compare the files in the working tree, so that the test finds a change before
+        # its commit.
+        lines = git(
+            repository, "diff", *options, tag, "--", "tests/histories/*/*/*.json"
+        )
         found += [f"{tag}: {line}" for line in lines.splitlines()]
     return found

@@ -1,4 +1,6 @@
-"""What the tests' own replay of a server's histories does with runs that go on, or that have nothing to replay."""
+"""The tests' own replay of a server's histories, for runs that still run and runs
+without anything to replay.
+"""
 
 import asyncio
 import json
@@ -17,21 +19,24 @@ from tests.workflows.environment.replaying import completed_part, replay_all, re
 from tests.workflows.histories.recorded import LIFE, recorded
 
 RECORDED = recorded("ModelReplica", LIFE)[-1]
-# Within so many events is a signal that makes the replica call a local activity.
+# A signal within this many events makes the replica call a local activity.
 EVENTS = 60
-# The first replay of a process loads all workflows, also where every processor is busy.
+# The first replay of a process loads all workflows, even while every processor is busy.
 STUCK_SECONDS = 120
 
 
 @pytest.mark.slow
-async def test_a_run_that_goes_on_is_replayed_as_far_as_its_tasks_were_completed() -> None:
+async def test_a_running_workflow_is_replayed_up_to_its_last_completed_task() -> None:
     recorded = json.loads(RECORDED.read_text())["events"][:EVENTS]
     workflow_id = recorded[0]["workflowExecutionStartedEventAttributes"]["workflowId"]
     events = WorkflowHistory.from_json(workflow_id, {"events": recorded}).events
     for end in range(1, EVENTS + 1):
         history = completed_part(WorkflowHistory(workflow_id, events[:end]))
         if history is None:
-            assert all(event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED for event in events[:end])
+            assert all(
+                event.event_type != EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+                for event in events[:end]
+            )
             continue
         replay = asyncio.create_task(replayer().replay_workflow(history))
         done, _ = await asyncio.wait({replay}, timeout=STUCK_SECONDS)
@@ -40,16 +45,21 @@ async def test_a_run_that_goes_on_is_replayed_as_far_as_its_tasks_were_completed
 
 
 @pytest.mark.testbed
-async def test_a_run_that_no_worker_took_is_passed_over(testbed: Running, tmp_path: Path) -> None:
+async def test_a_run_that_no_worker_took_is_skipped(
+    testbed: Running, tmp_path: Path
+) -> None:
     began = utc_now()
     async with connected(testbed) as client:
         name = uuid.uuid4().hex
         handle = await client.start_workflow(
-            "ModelDeployment", None, id=names.workflow_id("ModelDeployment", "unserved", name), task_queue=f"no-worker-{name}"
+            "ModelDeployment",
+            None,
+            id=names.workflow_id("ModelDeployment", "unserved", name),
+            task_queue=f"no-worker-{name}",
         )
         try:
             replay = asyncio.create_task(replay_all(client, began, tmp_path))
-            # The SDK would wait for it also when it is cancelled.
+            # The SDK would wait for it even if it is cancelled.
             done, _ = await asyncio.wait({replay}, timeout=STUCK_SECONDS)
             assert done, "the replay does not end"
             replay.result()

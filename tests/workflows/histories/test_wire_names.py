@@ -1,4 +1,7 @@
-"""No name that a recorded version has in histories and messages is lost: what is on the wire is not renamed with the code."""
+"""No name that a recorded version has in histories and messages disappears.
+
+A rename in the code does not change the wire.
+"""
 
 import json
 
@@ -15,5 +18,8 @@ def test_names_on_the_wire_stay(what: str) -> None:
 
 
 def test_each_message_is_in_the_record() -> None:
-    """What is new is recorded with the next version; here only that the record is not of another project."""
+    """New names are recorded with the next version.
+
+    This only checks that the record belongs to this project.
+    """
     assert {what for what in wire_names() if what.startswith("signal")} & set(NAMES)

@@ -1,4 +1,4 @@
-"""A cluster that is connected and Ready, for the tests of what it decides and reports."""
+"""A connected and Ready cluster, for tests of its decisions and reports."""
 
 from typing import Any
 
@@ -7,23 +7,34 @@ from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from workflows.inference_cluster.state import ClusterState, KnownClass
 
-DEVICES = [{"name": "gpu", "count": 8, "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com"}]
+DEVICES = [
+    {
+        "name": "gpu",
+        "count": 8,
+        "driver": "gpu.nvidia.com",
+        "deviceClassName": "gpu.nvidia.com",
+    }
+]
 H100 = KnownClass(generation=1, spec={"devices": DEVICES})
 
 
-def a_pool(name: str = "h100", class_name: str = "h100-8x", **fields: Any) -> dict[str, Any]:
-    """A node pool of the spec."""
+def a_pool(
+    name: str = "h100", class_name: str = "h100-8x", **fields: Any
+) -> dict[str, Any]:
     return {"name": name, "className": class_name, "nodeCount": 2, **fields}
 
 
 def a_spec(*pools: dict[str, Any], **fields: Any) -> dict[str, Any]:
-    """The spec of an existing cluster."""
     existing = {"secretRef": {"name": "eu-1"}, "cache": {"storageClassName": "rwx"}}
-    return {"cluster": {"source": "Existing", "existing": existing}, "nodePools": list(pools or (a_pool(),)), **fields}
+    return {
+        "cluster": {"source": "Existing", "existing": existing},
+        "nodePools": list(pools or (a_pool(),)),
+        **fields,
+    }
 
 
 def a_cluster(**fields: Any) -> ClusterState:
-    """A connected cluster with an observed gateway; its class is known."""
+    """Return a connected cluster with an observed gateway and a known class."""
     plain: dict[str, Any] = {
         "uid": "u",
         "generation": 2,
@@ -31,7 +42,12 @@ def a_cluster(**fields: Any) -> ClusterState:
         "spec": a_spec(),
         "annotations": {labels.STACK: "external"},
         "classes": {"h100-8x": H100},
-        "facts": ClusterFacts(kubernetes_version="1.35", dra_version="v1", storage_class_name="rwx", withdraw_after_seconds=300),
+        "facts": ClusterFacts(
+            kubernetes_version="1.35",
+            dra_version="v1",
+            storage_class_name="rwx",
+            withdraw_after_seconds=300,
+        ),
         "observed": ObservedCluster(reachable=True, gateway_address="192.0.2.1"),
         "sequence": 7,
     }

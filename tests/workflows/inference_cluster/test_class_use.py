@@ -1,11 +1,26 @@
-"""A class and the clusters that use it, also when one of the two is terminated and applied again."""
+"""A class and the clusters that use it, including when one of the two is terminated and
+applied again.
+"""
 
 from api_types import names
 from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
-from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    condition,
+    eventually,
+    message,
+    reason,
+)
+from tests.workflows.environment.simulated_clusters import (
+    SimulatedClusters,
+    a_class,
+    a_cluster,
+)
 
-CLASS, CLUSTER = names.workflow_id("InferenceClass", "", "h100-8x"), names.workflow_id("InferenceCluster", "", "eu")
+CLASS, CLUSTER = (
+    names.workflow_id("InferenceClass", "", "h100-8x"),
+    names.workflow_id("InferenceCluster", "", "eu"),
+)
 
 
 async def users_of_the_class(plane: ControlPlane) -> list[str]:
@@ -15,50 +30,83 @@ async def users_of_the_class(plane: ControlPlane) -> list[str]:
 
 
 @on_a_virtual_loop
-async def test_stk_47_a_class_that_was_terminated_and_applied_again_is_protected_and_its_changes_arrive() -> None:
+async def test_a_recreated_class_is_protected_and_its_changes_arrive() -> None:
     async with virtual_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
         await plane.ready("InferenceCluster", "eu")
         await plane.client.get_workflow_handle(CLASS).terminate("lost on purpose")
         await plane.apply(a_class())
-        await eventually(lambda: users_of_the_class(plane), lambda users: users == ["eu"], what="the registration of the cluster")
+        await eventually(
+            lambda: users_of_the_class(plane),
+            lambda users: users == ["eu"],
+            what="the registration of the cluster",
+        )
         changed = a_class()
         changed["spec"]["devices"][0]["count"] = 4
         await plane.apply(changed)
         await plane.until(
-            "InferenceCluster", "eu", lambda seen: [pool["devices"][0]["count"] for pool in seen["status"].get("gpuPools", ())] == [4]
+            "InferenceCluster",
+            "eu",
+            lambda seen: (
+                [
+                    pool["devices"][0]["count"]
+                    for pool in seen["status"].get("gpuPools", ())
+                ]
+                == [4]
+            ),
         )
         await plane.delete("InferenceClass", "h100-8x")
-        held = await plane.until("InferenceClass", "h100-8x", lambda seen: "used by InferenceCluster eu" in message(seen, "Deleting"))
+        held = await plane.until(
+            "InferenceClass",
+            "h100-8x",
+            lambda seen: "used by InferenceCluster eu" in message(seen, "Deleting"),
+        )
         assert held["status"]["clusters"] == ["eu"]
 
 
 @on_a_virtual_loop
-async def test_a_cluster_that_was_terminated_does_not_count_as_a_user_once_its_class_changes() -> None:
+async def test_a_terminated_cluster_does_not_count_as_a_user_once_its_class_changes() -> (
+    None
+):
     async with virtual_plane() as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
-        await eventually(lambda: users_of_the_class(plane), lambda users: users == ["eu"], what="the registration of the cluster")
+        await eventually(
+            lambda: users_of_the_class(plane),
+            lambda users: users == ["eu"],
+            what="the registration of the cluster",
+        )
         await plane.client.get_workflow_handle(CLUSTER).terminate("lost on purpose")
         changed = a_class()
         changed["spec"]["devices"][0]["count"] = 4
         await plane.apply(changed)
-        await eventually(lambda: users_of_the_class(plane), lambda users: users == [], what="the end of the registration")
+        await eventually(
+            lambda: users_of_the_class(plane),
+            lambda users: users == [],
+            what="the end of the registration",
+        )
         await plane.delete("InferenceClass", "h100-8x")
         await plane.gone("InferenceClass", "h100-8x")
 
 
 @on_a_virtual_loop
-async def test_stk_58_a_cluster_without_any_dra_is_unsupported_until_it_serves_it() -> None:
+async def test_a_cluster_without_dra_is_unsupported_until_it_serves_dra() -> None:
     clusters = SimulatedClusters(settings={"dra_version": ""})
     async with virtual_plane(clusters) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu"))
-        seen = await plane.until("InferenceCluster", "eu", lambda tree: reason(tree, "ClusterReady") == "UnsupportedCluster")
+        seen = await plane.until(
+            "InferenceCluster",
+            "eu",
+            lambda tree: reason(tree, "ClusterReady") == "UnsupportedCluster",
+        )
         assert "serves no version of resource.k8s.io" in message(seen, "ClusterReady")
-        assert (reason(seen, "BackendReady"), condition(seen, "Ready")) == ("WaitingForCluster", "False")
+        assert (reason(seen, "BackendReady"), condition(seen, "Ready")) == (
+            "WaitingForCluster",
+            "False",
+        )
         clusters.settings = {"dra_version": "v1"}
-        # It is connected anew.
+        # The cluster connects again.
         await plane.apply(a_cluster("eu", nodes=3))
         await plane.ready("InferenceCluster", "eu")

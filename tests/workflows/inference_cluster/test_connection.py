@@ -1,4 +1,7 @@
-"""Attempts to connect to a cluster, and the waits and failures after them. No server is needed."""
+"""Attempts to connect to a cluster, with the waits and failures that follow.
+
+These tests need no server.
+"""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -6,7 +9,12 @@ from typing import Any
 
 import pytest
 from temporalio import exceptions, workflow
-from temporalio.exceptions import ActivityError, ApplicationError, RetryState, TimeoutType
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    RetryState,
+    TimeoutType,
+)
 
 from api_types.messages.cluster_work import AwaitConnection, ClusterFacts, Connect
 from tests.workflows.environment.serverless import Serverless
@@ -38,21 +46,36 @@ def failed(cause: BaseException) -> ActivityError:
     return error
 
 
-UNSERVED = failed(exceptions.TimeoutError("no worker", type=TimeoutType.SCHEDULE_TO_START, last_heartbeat_details=[]))
+UNSERVED = failed(
+    exceptions.TimeoutError(
+        "no worker", type=TimeoutType.SCHEDULE_TO_START, last_heartbeat_details=[]
+    )
+)
 UNREACHABLE = failed(REFUSED)
 
 
 class Connecting:
-    """A cluster with the results of its attempts to connect, in turn, and the orders of its activities."""
+    """A cluster with scripted connection results, and its recorded activities."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *results: ClusterFacts | ActivityError, **state: Any) -> None:
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        *results: ClusterFacts | ActivityError,
+        **state: Any,
+    ) -> None:
         Serverless(monkeypatch, "inferencecluster/eu")
         self.results, self.asked = list(results), list[Any]()
         self.waited_for = asyncio.Event()
         self.wait_fails: ActivityError | None = None
         monkeypatch.setattr(workflow, "execute_activity_method", self._execute)
         self.state: ClusterState = a_cluster(**{"connected_generation": 1, **state})
-        self.context = EntityContext("InferenceCluster", self.state, lambda: None, "inferencecluster/eu", lambda: NOW)
+        self.context = EntityContext(
+            "InferenceCluster",
+            self.state,
+            lambda: None,
+            "inferencecluster/eu",
+            lambda: NOW,
+        )
         self.context.queued = False
         self.connection = ClusterConnection(self.context)
 
@@ -78,10 +101,12 @@ class Connecting:
         return [type(order) for order in self.asked]
 
     def events(self) -> list[tuple[str, str, str]]:
-        return [(event.type, event.reason, event.message) for event in self.state.events]
+        return [
+            (event.type, event.reason, event.message) for event in self.state.events
+        ]
 
 
-async def test_a_cluster_that_answers_is_connected_and_forgets_its_failure(
+async def test_a_reachable_cluster_is_connected_and_forgets_its_failure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = ClusterFacts(storage_classes={"rwx": True}, kubernetes_version="1.35.0")
@@ -95,8 +120,14 @@ async def test_a_cluster_that_answers_is_connected_and_forgets_its_failure(
     )
     assert await cluster.connection.connect()
     state = cluster.state
-    assert state.facts == FOUND.model_copy(update={"storage_classes": {"rwx": True}, "storage_class_name": "rwx"})
-    assert (state.failure, state.attempts, state.unreachable_since) == (Failure(), 0, "")
+    assert state.facts == FOUND.model_copy(
+        update={"storage_classes": {"rwx": True}, "storage_class_name": "rwx"}
+    )
+    assert (state.failure, state.attempts, state.unreachable_since) == (
+        Failure(),
+        0,
+        "",
+    )
     assert state.connected_generation == state.generation
     assert cluster.events() == [("Normal", "Connected", "Kubernetes 1.36.1, DRA v1")]
     assert not await cluster.connection.connect()
@@ -104,19 +135,28 @@ async def test_a_cluster_that_answers_is_connected_and_forgets_its_failure(
 
 
 async def test_the_first_attempt_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = Connecting(monkeypatch, FOUND.model_copy(update={"dra_version": ""}), facts=None)
+    cluster = Connecting(
+        monkeypatch, FOUND.model_copy(update={"dra_version": ""}), facts=None
+    )
     await cluster.connection.connect()
-    conditions = [(each.type, each.status, each.reason, each.message) for each in cluster.state.conditions]
+    conditions = [
+        (each.type, each.status, each.reason, each.message)
+        for each in cluster.state.conditions
+    ]
     assert conditions == [
         ("ClusterReady", "False", "Provisioning", "connecting"),
         ("BackendReady", "False", "WaitingForCluster", "connecting"),
         ("Ready", "False", "Creating", "connecting"),
     ]
-    assert cluster.events() == [("Normal", "Connected", "Kubernetes 1.36.1, DRA not served")]
+    assert cluster.events() == [
+        ("Normal", "Connected", "Kubernetes 1.36.1, DRA not served")
+    ]
 
 
 @pytest.mark.parametrize("attempts", [0, 3])
-async def test_a_cluster_that_fails_waits_for_a_change_and_a_while(monkeypatch: pytest.MonkeyPatch, attempts: int) -> None:
+async def test_a_failed_connection_waits_for_a_change_or_a_timeout(
+    monkeypatch: pytest.MonkeyPatch, attempts: int
+) -> None:
     cluster = Connecting(monkeypatch, UNREACHABLE, FOUND, attempts=attempts)
     connection, state = cluster.connection, cluster.state
     for _ in range(2):
@@ -124,7 +164,10 @@ async def test_a_cluster_that_fails_waits_for_a_change_and_a_while(monkeypatch: 
         await asyncio.sleep(0)
     assert cluster.kinds() == [Connect, AwaitConnection]
     waited = cluster.asked[1]
-    assert (waited.failure_type, waited.failure_message) == ("ClusterUnreachable", "no such host")
+    assert (waited.failure_type, waited.failure_message) == (
+        "ClusterUnreachable",
+        "no such host",
+    )
     assert waited.connection == cluster.asked[0].connection
     assert (state.failure, state.attempts) == (
         Failure("ClusterUnreachable", "no such host"),
@@ -148,11 +191,11 @@ async def test_a_retry_connects_at_once(monkeypatch: pytest.MonkeyPatch) -> None
     cluster.context.queued = False
     cluster.connection.reset_backoff()
     await asyncio.sleep(0)
-    assert not cluster.context.queued, "a wait that is stopped says nothing"
+    assert not cluster.context.queued, "a cancelled wait has no result"
     assert await cluster.connection.connect()
 
 
-async def test_a_cluster_whose_queue_no_worker_serves_says_so_and_does_not_try_again(
+async def test_a_cluster_with_an_unserved_queue_reports_that_and_does_not_retry(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Connecting(monkeypatch, UNSERVED)
@@ -164,7 +207,7 @@ async def test_a_cluster_whose_queue_no_worker_serves_says_so_and_does_not_try_a
     assert [reason for _, reason, _ in cluster.events()] == ["WaitingForWorker"]
 
 
-async def test_a_wait_that_no_worker_has_a_slot_for_holds_until_the_queue_is_served(
+async def test_a_wait_without_a_free_worker_slot_holds_until_the_queue_is_served(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     cluster = Connecting(monkeypatch, UNREACHABLE)
@@ -172,14 +215,20 @@ async def test_a_wait_that_no_worker_has_a_slot_for_holds_until_the_queue_is_ser
     await cluster.connection.connect()
     await asyncio.sleep(0)
     await cluster.end_wait(UNSERVED)
-    assert (wait.holds, bool(cluster.state.unserved_queue), cluster.context.queued) == (True, True, True)
+    assert (wait.holds, bool(cluster.state.unserved_queue), cluster.context.queued) == (
+        True,
+        True,
+        True,
+    )
     wait.start(cluster.asked[0].connection)
     assert (wait.holds, cluster.kinds()) == (True, [Connect, AwaitConnection])
     cluster.state.unserved_queue = ""
     assert not wait.holds
 
 
-async def test_a_wait_that_fails_otherwise_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_that_fails_for_another_reason_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cluster = Connecting(monkeypatch, UNREACHABLE)
     await cluster.connection.connect()
     await asyncio.sleep(0)
@@ -195,7 +244,7 @@ async def test_a_wait_that_fails_otherwise_ends(monkeypatch: pytest.MonkeyPatch)
         (UNSERVED, {}, 0, None),
         (UNSERVED, {"deletion_timestamp": AT}, 2, None),
     ],
-    ids=["it does not answer", "no worker", "no worker for one that is being deleted"],
+    ids=["it does not answer", "no worker", "no worker for a cluster under deletion"],
 )
 def test_a_cluster_whose_observer_ended_connects_again(
     monkeypatch: pytest.MonkeyPatch,
@@ -209,11 +258,15 @@ def test_a_cluster_whose_observer_ended_connects_again(
     cluster.connection.lose(error)
     assert cluster.state.unwatched_since == AT
     assert cluster.state.connected_generation == connected
-    assert cluster.connection.retry_at == (None if retry_after is None else NOW + retry_after)
+    assert cluster.connection.retry_at == (
+        None if retry_after is None else NOW + retry_after
+    )
     assert cluster.context.queued
     unserved = retry_after is None
     assert bool(cluster.state.unserved_queue) == unserved
-    assert [reason for _, reason, _ in cluster.events()] == (["WaitingForWorker"] if unserved else [])
+    assert [reason for _, reason, _ in cluster.events()] == (
+        ["WaitingForWorker"] if unserved else []
+    )
     assert cluster.state.failure.type == ("" if unserved else "ClusterUnreachable")
     # A second loss does not reset the time.
     cluster.context.moment = lambda: NOW + timedelta(hours=1)
@@ -221,7 +274,9 @@ def test_a_cluster_whose_observer_ended_connects_again(
     assert cluster.state.unwatched_since == AT
 
 
-def test_what_the_cluster_serves_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_served_api_versions_may_have_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     cluster = Connecting(monkeypatch, connected_generation=2)
     cluster.connection.retry_at = NOW
     cluster.connection.renew()

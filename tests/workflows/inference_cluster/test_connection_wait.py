@@ -1,4 +1,4 @@
-"""A cluster that cannot be connected waits without history, and goes on when it can."""
+"""An unreachable cluster waits without adding history, and continues when it becomes reachable."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -6,9 +6,18 @@ from datetime import timedelta
 
 import pytest
 
-from tests.simulation.lives.virtual_plane import VirtualPlane, on_a_virtual_loop, virtual_plane
+from tests.simulation.lives.virtual_plane import (
+    VirtualPlane,
+    on_a_virtual_loop,
+    virtual_plane,
+)
 from tests.workflows.environment.harness import condition, eventually, reason
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, connects_once
+from tests.workflows.environment.simulated_clusters import (
+    SimulatedClusters,
+    a_class,
+    a_cluster,
+    connects_once,
+)
 from workflows.entity import periods
 
 # Far less than the backoff of a workflow's own attempts.
@@ -18,36 +27,51 @@ CONNECT, WAIT = "connect_cluster", "await_connection"
 
 @pytest.fixture(autouse=True)
 def rare_checks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is checked periodically."""
+    """Disable periodic checks."""
     monkeypatch.setattr(periods, "RESYNC", timedelta(days=1))
     connects_once(monkeypatch)
 
 
 @asynccontextmanager
 async def a_plane(clusters: SimulatedClusters) -> AsyncIterator[VirtualPlane]:
-    """A control plane with a class of nodes."""
+    """Start a control plane with a class of nodes."""
     async with virtual_plane(clusters) as plane:
         await plane.apply(a_class())
         yield plane
 
 
 async def not_ready(plane: VirtualPlane, why: str) -> None:
-    await plane.until("InferenceCluster", "eu", lambda seen: reason(seen, "ClusterReady") == why, within=WITHIN_SECONDS)
+    await plane.until(
+        "InferenceCluster",
+        "eu",
+        lambda seen: reason(seen, "ClusterReady") == why,
+        within=WITHIN_SECONDS,
+    )
 
 
 async def until_scheduled(plane: VirtualPlane, *wanted: str) -> None:
-    """Wait until exactly these were scheduled on the cluster, of the two that connect."""
+    """Wait until exactly these of the two connecting activities were scheduled for the cluster."""
 
     async def scheduled() -> list[str]:
         names = await plane.activities_scheduled("InferenceCluster", "eu")
         return [name for name in names if name in (CONNECT, WAIT)]
 
-    await eventually(scheduled, lambda found: found == list(wanted), within=WITHIN_SECONDS, what="the activities on eu")
+    await eventually(
+        scheduled,
+        lambda found: found == list(wanted),
+        within=WITHIN_SECONDS,
+        what="the activities on eu",
+    )
 
 
-@pytest.mark.parametrize(("fault", "why"), [("missing", "CredentialsInvalid"), ("unreachable", "Unreachable")])
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [("missing", "CredentialsInvalid"), ("unreachable", "Unreachable")],
+)
 @on_a_virtual_loop
-async def test_a_cluster_connects_at_once_when_its_secret_or_its_api_server_is_there(fault: str, why: str) -> None:
+async def test_a_cluster_connects_as_soon_as_its_secret_or_api_server_exists(
+    fault: str, why: str
+) -> None:
     clusters = SimulatedClusters()
     async with a_plane(clusters) as plane:
         faulty: set[str] = getattr(clusters, fault)
@@ -60,7 +84,7 @@ async def test_a_cluster_connects_at_once_when_its_secret_or_its_api_server_is_t
 
 
 @on_a_virtual_loop
-async def test_another_failure_is_shown() -> None:
+async def test_a_different_failure_is_shown() -> None:
     clusters = SimulatedClusters()
     async with a_plane(clusters) as plane:
         clusters.missing.add("eu")
@@ -79,8 +103,13 @@ async def test_retry_connects_and_a_deletion_ends_the_wait() -> None:
         clusters.missing.add("eu")
         await plane.apply(a_cluster("eu"))
         await until_scheduled(plane, CONNECT, WAIT)
-        await plane.handle("InferenceCluster", "eu").signal("retry_now", {"requestId": "r1", "by": "test"})
+        await plane.handle("InferenceCluster", "eu").signal(
+            "retry_now", {"requestId": "r1", "by": "test"}
+        )
         await until_scheduled(plane, *[CONNECT, WAIT] * 2)
-        assert condition(await plane.describe("InferenceCluster", "eu"), "ClusterReady") == "False"
+        assert (
+            condition(await plane.describe("InferenceCluster", "eu"), "ClusterReady")
+            == "False"
+        )
         await plane.delete("InferenceCluster", "eu")
         await plane.gone("InferenceCluster", "eu")

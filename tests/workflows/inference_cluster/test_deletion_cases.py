@@ -1,4 +1,7 @@
-"""What holds up the deletion of a cluster at a cloud, and that nothing is deleted there meanwhile. Numbers: spec/provisioning.md 11."""
+"""Obstacles to the deletion of a cloud cluster.
+
+Nothing is deleted at the cloud while they exist.
+"""
 
 from datetime import timedelta
 
@@ -10,8 +13,11 @@ from tests.workflows.cloud_cluster.decided import ACCOUNT
 from tests.workflows.inference_cluster.test_cluster_gone import REPLICA, Deleting
 from workflows.entity.conditions import condition_of
 
-# It is ours, and its controller has not taken back what it made at the cloud.
-STUCK = RemainingObject(id="v1/Service/envoy-gateway-system/envoy", why="finalizer service.kubernetes.io/load-balancer-cleanup")
+# A Service of the serving stack whose controller has not deleted its load balancer.
+STUCK = RemainingObject(
+    id="v1/Service/envoy-gateway-system/envoy",
+    why="finalizer service.kubernetes.io/load-balancer-cleanup",
+)
 
 
 def said(deleting: Deleting) -> str:
@@ -21,36 +27,42 @@ def said(deleting: Deleting) -> str:
 
 
 def orders(deleting: Deleting) -> list[str]:
-    """What is ordered at the cloud by one pass."""
+    """Return the orders of one pass to the cloud."""
     return [signal for signal, _ in deleting.step() if signal in ("delete", "apply")]
 
 
 @pytest.mark.parametrize("classes", [None, {}], ids=["", "without its classes"])
-def test_prv_61_a_deletion_waits_for_two_replicas_and_goes_on_by_itself(
+def test_a_deletion_waits_for_two_replicas_and_then_continues(
     monkeypatch: pytest.MonkeyPatch, classes: dict[str, object] | None
 ) -> None:
     other = "ml/qwen-eu-1"
     missing = {} if classes is None else {"classes": classes}
-    deleting = Deleting(monkeypatch, gone=None, occupied=[REPLICA, other], caches=[], **missing)
+    deleting = Deleting(
+        monkeypatch, gone=None, occupied=[REPLICA, other], caches=[], **missing
+    )
     deleting.cluster.state.cloud.emptied = True
-    # The first pass reports to the replicas, and asks the scheduler again.
+    # The first pass reports to the replicas, and queries the scheduler again.
     assert orders(deleting) == []
     for replicas in ([REPLICA, other], [other]):
         deleting.cluster.state.occupied = list(replicas)
         assert (orders(deleting), deleting.reason) == ([], "Occupied")
-        assert [each in said(deleting) for each in (REPLICA, other)] == [each in replicas for each in (REPLICA, other)]
+        assert [each in said(deleting) for each in (REPLICA, other)] == [
+            each in replicas for each in (REPLICA, other)
+        ]
     deleting.cluster.state.occupied = []
     assert orders(deleting) == ["delete"]
     assert deleting.reason == "DeletingCloudCluster"
 
 
-def test_prv_63_a_load_balancer_that_is_stuck_is_named_and_nothing_is_deleted_at_the_cloud(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stuck_load_balancer_is_named_and_blocks_deletion_at_the_cloud(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deleting = Deleting(monkeypatch, gone=None, occupied=[], caches=[])
     link = deleting.cluster.state.cloud
     link.account, link.remaining = ACCOUNT, [STUCK]
     began = deleting.temporal.now
     for minutes in (0, 15, 29, 31, 24 * 60):
-        # The next attempt is to come, whatever the time is.
+        # The next attempt is due, whatever the time is.
         deleting.temporal.now = began + timedelta(minutes=minutes)
         link.retry_at = (deleting.temporal.now + timedelta(seconds=30)).isoformat()
         assert (orders(deleting), deleting.reason) == ([], "LoadBalancersRemaining")

@@ -1,4 +1,7 @@
-"""What the watch finds out about a cluster that runs is taken over; what is declared, and its gateway, are not its to say."""
+"""A cluster adopts the facts that its watch finds.
+
+The watch cannot change declared facts or the gateway.
+"""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -13,39 +16,71 @@ from workflows.inference_cluster.state import ClusterState
 
 
 def found(state: ClusterState, facts: ClusterFacts | None) -> ClusterFacts | None:
-    """What a cluster knows after the watch has reported."""
-    context = EntityContext("InferenceCluster", state, lambda: None, "inferencecluster/eu", lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    """Return the facts of a cluster after the watch has reported."""
+    context = EntityContext(
+        "InferenceCluster",
+        state,
+        lambda: None,
+        "inferencecluster/eu",
+        lambda: datetime(2026, 1, 1, tzinfo=UTC),
+    )
     ClusterConnection(context).update_found(facts)
     return state.facts
 
 
 @pytest.mark.parametrize(
     ("facts", "told"),
-    [({"dra_version": "v1"}, True), ({"kubernetes_version": "1.36.0"}, True), ({"kubernetes_version": "1.35.9"}, False)],
+    [
+        ({"dra_version": "v1"}, True),
+        ({"kubernetes_version": "1.36.0"}, True),
+        ({"kubernetes_version": "1.35.9"}, False),
+    ],
     ids=["another version of DRA", "another release", "a patch release"],
 )
-def test_an_upgrade_is_taken_over_and_told_where_rendering_reads_it(facts: dict[str, Any], told: bool) -> None:
-    state = a_cluster(facts=ClusterFacts(kubernetes_version="1.35.1", dra_version="v1beta2", gateway_address="192.0.2.1"))
-    seen = ClusterFacts(**{"kubernetes_version": "1.35.1", "dra_version": "v1beta2", **facts})
+def test_an_upgrade_is_adopted_and_reported_to_rendering(
+    facts: dict[str, Any], told: bool
+) -> None:
+    state = a_cluster(
+        facts=ClusterFacts(
+            kubernetes_version="1.35.1",
+            dra_version="v1beta2",
+            gateway_address="192.0.2.1",
+        )
+    )
+    seen = ClusterFacts(
+        **{"kubernetes_version": "1.35.1", "dra_version": "v1beta2", **facts}
+    )
     after = found(state, seen)
     assert after is not None
-    assert (after.kubernetes_version, after.dra_version) == (seen.kubernetes_version, seen.dra_version)
+    assert (after.kubernetes_version, after.dra_version) == (
+        seen.kubernetes_version,
+        seen.dra_version,
+    )
     assert (after.gateway_address, after.storage_class_name) == ("192.0.2.1", "rwx")
-    assert [event.reason for event in state.events] == (["FactsChanged"] if told else [])
+    assert [event.reason for event in state.events] == (
+        ["FactsChanged"] if told else []
+    )
 
 
-def test_storage_classes_stay_known_until_they_were_listed_again() -> None:
-    state = a_cluster(facts=ClusterFacts(kubernetes_version="1.35.1", storage_classes={"rwx": True}))
+def test_storage_classes_stay_known_until_they_are_listed_again() -> None:
+    state = a_cluster(
+        facts=ClusterFacts(kubernetes_version="1.35.1", storage_classes={"rwx": True})
+    )
     unlisted = found(state, ClusterFacts(kubernetes_version="1.35.1"))
     assert unlisted is not None
     assert (unlisted.storage_classes, state.events) == ({"rwx": True}, [])
-    # Whether volumes can be expanded is no input of what replicas are rendered from.
-    expandable = found(state, ClusterFacts(kubernetes_version="1.35.1", storage_classes={"rwx": False}))
+    # The rendering of replicas does not depend on whether volumes can be expanded.
+    expandable = found(
+        state, ClusterFacts(kubernetes_version="1.35.1", storage_classes={"rwx": False})
+    )
     assert expandable is not None
     assert (expandable.storage_classes, state.events) == ({"rwx": False}, [])
     none = found(state, ClusterFacts(kubernetes_version="1.35.1", storage_classes={}))
     assert none is not None
-    assert (none.storage_classes, [event.reason for event in state.events]) == ({}, ["FactsChanged"])
+    assert (none.storage_classes, [event.reason for event in state.events]) == (
+        {},
+        ["FactsChanged"],
+    )
 
 
 def test_before_the_first_contact_nothing_is_found() -> None:

@@ -1,4 +1,7 @@
-"""When an InferenceCluster sends a report to its caches once more. No server is needed."""
+"""When an InferenceCluster repeats a report to its caches.
+
+These tests need no server.
+"""
 
 import asyncio
 
@@ -15,7 +18,7 @@ SOON = REPEAT_BROADCAST / 10
 def test_a_report_to_caches_is_repeated_once_when_visibility_has_caught_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A cache that continued as new a moment before is in no listing."""
+    """A cache that continued as new a moment ago is in no listing."""
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
     temporal.results = {"broadcast": None}
     cluster = InferenceClusterWorkflow(a_cluster())

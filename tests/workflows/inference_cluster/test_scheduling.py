@@ -1,4 +1,7 @@
-"""Condition `SchedulingDisabled` and its events: who drained, cordoned or uncordoned a cluster, when and why. No server is needed."""
+"""The condition `SchedulingDisabled` and its events.
+
+The user, time and reason of a drain, cordon or uncordon. These tests need no server.
+"""
 
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -24,16 +27,26 @@ def temporal(monkeypatch: pytest.MonkeyPatch) -> Serverless:
 
 def manifest(taints: Taints) -> dict[str, Any]:
     document = a_cluster_manifest()
-    return {**document, "metadata": {**document["metadata"], "name": "oslo"}, "spec": {**document["spec"], "taints": taints}}
+    return {
+        **document,
+        "metadata": {**document["metadata"], "name": "oslo"},
+        "spec": {**document["spec"], "taints": taints},
+    }
 
 
 def shown(cluster: InferenceClusterWorkflow) -> tuple[str, str, str]:
-    found = next((one for one in cluster.state.conditions if one.type == "SchedulingDisabled"), None)
+    found = next(
+        (one for one in cluster.state.conditions if one.type == "SchedulingDisabled"),
+        None,
+    )
     return (found.status, found.reason, found.message) if found else NONE
 
 
 class Case(NamedTuple):
-    """Taints of two manifests after one another, and the condition after the second; `events`: reasons of the kind's own events."""
+    """The taints of two successive manifests, and the condition after the second.
+
+    `events` has the reasons of events of this kind.
+    """
 
     story: str
     first: Taints
@@ -45,14 +58,38 @@ class Case(NamedTuple):
 OTHER = {"key": "team", "effect": "NoSchedule"}
 DRAINED_SECOND = ("True", "Drained", f"drained by bob at {SECOND}: kernel update")
 CASES = [
-    Case("H7 a drain is shown", [], [MAINTENANCE], DRAINED_SECOND, ["Drained"]),
-    Case("H7 a cordon is shown", [], [CORDON], ("True", "Cordoned", f"cordoned by bob at {SECOND}: kernel update"), ["Cordoned"]),
-    Case("H7 a drain of a cordoned cluster names the drain", [CORDON], [CORDON, MAINTENANCE], DRAINED_SECOND, ["Cordoned", "Drained"]),
-    Case("H7 an uncordon removes the condition", [MAINTENANCE], [], NONE, ["Drained", "Uncordoned"]),
-    Case("H7 an uncordon of a cordoned cluster too", [CORDON, OTHER], [OTHER], NONE, ["Cordoned", "Uncordoned"]),
-    Case("H7 another taint is no drain", [], [OTHER], NONE, []),
+    Case("a drain is shown", [], [MAINTENANCE], DRAINED_SECOND, ["Drained"]),
     Case(
-        "H7 whoever applies again is not who drained",
+        "a cordon is shown",
+        [],
+        [CORDON],
+        ("True", "Cordoned", f"cordoned by bob at {SECOND}: kernel update"),
+        ["Cordoned"],
+    ),
+    Case(
+        "a drain of a cordoned cluster names the drain",
+        [CORDON],
+        [CORDON, MAINTENANCE],
+        DRAINED_SECOND,
+        ["Cordoned", "Drained"],
+    ),
+    Case(
+        "an uncordon removes the condition",
+        [MAINTENANCE],
+        [],
+        NONE,
+        ["Drained", "Uncordoned"],
+    ),
+    Case(
+        "an uncordon of a cordoned cluster too",
+        [CORDON, OTHER],
+        [OTHER],
+        NONE,
+        ["Cordoned", "Uncordoned"],
+    ),
+    Case("another taint is no drain", [], [OTHER], NONE, []),
+    Case(
+        "a later apply does not change the user of a drain",
         [MAINTENANCE],
         [MAINTENANCE, OTHER],
         ("True", "Drained", f"drained by ann at {FIRST}"),
@@ -62,38 +99,64 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_who_disabled_scheduling_when_and_why_is_a_condition_and_an_event(case: Case, temporal: Serverless) -> None:
+def test_a_condition_and_an_event_name_the_user_time_and_reason(
+    case: Case, temporal: Serverless
+) -> None:
     cluster = InferenceClusterWorkflow(None)
     cluster.set_spec(SetSpec(by="ann", manifest=manifest(case.first)).wire())
     temporal.now += timedelta(minutes=1)
-    cluster.set_spec(SetSpec(by="bob", manifest=manifest(case.second), reason="kernel update").wire())
+    cluster.set_spec(
+        SetSpec(by="bob", manifest=manifest(case.second), reason="kernel update").wire()
+    )
     assert shown(cluster) == case.condition
-    assert [event.reason for event in cluster.state.events if event.reason in {"Drained", "Cordoned", "Uncordoned"}] == case.events
+    assert [
+        event.reason
+        for event in cluster.state.events
+        if event.reason in {"Drained", "Cordoned", "Uncordoned"}
+    ] == case.events
     assert cluster.waiting() == []
 
 
-def test_the_event_names_who_and_why(temporal: Serverless) -> None:
+def test_the_event_names_the_user_and_the_reason(temporal: Serverless) -> None:
     del temporal
     cluster = InferenceClusterWorkflow(None)
-    cluster.set_spec(SetSpec(by="ann", manifest=manifest([MAINTENANCE]), reason="kernel update").wire())
+    cluster.set_spec(
+        SetSpec(
+            by="ann", manifest=manifest([MAINTENANCE]), reason="kernel update"
+        ).wire()
+    )
     cluster.set_spec(SetSpec(manifest=manifest([])).wire())
-    assert [event.message for event in cluster.state.events if event.reason != "SpecChanged"] == [
+    assert [
+        event.message for event in cluster.state.events if event.reason != "SpecChanged"
+    ] == [
         "drained by ann: kernel update",
         "uncordoned by unknown",
     ]
 
 
-def test_what_is_carried_to_the_next_run_says_it_still(temporal: Serverless) -> None:
+def test_the_condition_survives_continue_as_new(temporal: Serverless) -> None:
     del temporal
     cluster = InferenceClusterWorkflow(None)
     cluster.set_spec(SetSpec(by="ann", manifest=manifest([MAINTENANCE])).wire())
-    carried = ClusterState.model_validate_json(cluster.state.model_dump_json(by_alias=True))
-    assert shown(InferenceClusterWorkflow(carried)) == ("True", "Drained", f"drained by ann at {FIRST}")
+    carried = ClusterState.model_validate_json(
+        cluster.state.model_dump_json(by_alias=True)
+    )
+    assert shown(InferenceClusterWorkflow(carried)) == (
+        "True",
+        "Drained",
+        f"drained by ann at {FIRST}",
+    )
 
 
-def test_a_deletion_with_evict_is_a_drain_by_who_deletes(temporal: Serverless) -> None:
+def test_a_deletion_with_eviction_is_a_drain_by_the_deleting_user(
+    temporal: Serverless,
+) -> None:
     del temporal
     cluster = InferenceClusterWorkflow(None)
     cluster.set_spec(SetSpec(by="ann", manifest=manifest([])).wire())
     cluster.delete({"by": "bob", "evict": True})
-    assert shown(cluster) == ("True", "Drained", f"drained by bob at {FIRST}: deletion with --evict")
+    assert shown(cluster) == (
+        "True",
+        "Drained",
+        f"drained by bob at {FIRST}: deletion with --evict",
+    )

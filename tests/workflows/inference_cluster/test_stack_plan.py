@@ -1,4 +1,4 @@
-"""Which steps of a stack may be taken when, and what its condition says; without Temporal and without a cluster."""
+"""When the steps of a stack may run, and its condition, without Temporal and without a cluster."""
 
 import random
 from itertools import count
@@ -7,7 +7,16 @@ from typing import Any, NamedTuple
 import pytest
 
 from activities.render.stack import components, objects
-from activities.render.stack.install import ALL_READY, GATEWAY_CRDS, INSTALL, PAIR_READY, S2B, S4, UPGRADE, Action
+from activities.render.stack.install import (
+    ALL_READY,
+    GATEWAY_CRDS,
+    INSTALL,
+    PAIR_READY,
+    S2B,
+    S4,
+    UPGRADE,
+    Action,
+)
 from activities.stack.preflight import make_plan
 from api_types.messages.cluster_work import Connection
 from api_types.messages.stack import InstalledRelease, Lag, StackPlan, StackSeen
@@ -33,7 +42,11 @@ SEEDS = range(40)
 
 def a_plan(**settings: Any) -> StackPlan:
     return make_plan(
-        "Existing", Connection(cluster="eu", namespace="modelplane-system", name="eu", key="kubeconfig"), StackSettings(**settings)
+        "Existing",
+        Connection(
+            cluster="eu", namespace="modelplane-system", name="eu", key="kubeconfig"
+        ),
+        StackSettings(**settings),
     )
 
 
@@ -44,7 +57,7 @@ def a_stack(plan: StackPlan | None = None, **fields: Any) -> StackState:
 
 
 def take(stack: StackState, key: str, revision: int = 1) -> None:
-    """Complete a step that does something."""
+    """Complete a step that has an effect."""
     step = next(step for step in open_steps(stack) if step.key == key)
     assert step.action is not Action.READY
     stack.done.append(key)
@@ -53,17 +66,25 @@ def take(stack: StackState, key: str, revision: int = 1) -> None:
     elif step.action is Action.RELEASE:
         assert stack.plan
         release = stack.plan.releases[key]
-        found = InstalledRelease(component=key, name=release.name, namespace=release.namespace, revision=revision)
+        found = InstalledRelease(
+            component=key,
+            name=release.name,
+            namespace=release.namespace,
+            revision=revision,
+        )
         stack.releases[key] = found
 
 
 def look(stack: StackState, *lags: Lag, **fields: Any) -> None:
-    """Look at the cluster: all that is installed is as it shall be, but for these."""
+    """Report a check in which all but these are installed as planned."""
     stack.seen, stack.covered = StackSeen(lags=list(lags), **fields), coverage(stack)
 
 
 def carry_out(stack: StackState, seed: int, revision: int = 1) -> list[str]:
-    """Take steps in some order that the plan allows, with looks in between; gives that order."""
+    """Run steps in a random order that the plan allows, with checks in between.
+
+    Return that order.
+    """
     choice = random.Random(seed)  # noqa: S311
     for _ in count():
         complete_idle_steps(stack, ADDRESS)
@@ -86,7 +107,9 @@ def a_complete_stack(plan: StackPlan | None = None) -> StackState:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_stk_16_in_whatever_order_steps_end_every_one_is_taken_once_and_after_what_it_needs(seed: int) -> None:
+def test_every_step_runs_once_and_after_its_dependencies_in_any_order_of_results(
+    seed: int,
+) -> None:
     stack = a_stack()
     done = carry_out(stack, seed)
     assert sorted(done) == sorted(step.key for step in INSTALL)
@@ -94,11 +117,15 @@ def test_stk_16_in_whatever_order_steps_end_every_one_is_taken_once_and_after_wh
     assert all(at[need] < at[step.key] for step in INSTALL for need in step.needs)
     assert at[objects.CRDS] < at[components.AI_GATEWAY.key]
     assert at[GATEWAY_CRDS] < at[components.AI_GATEWAY.key]
-    assert max(at[components.ENVOY_GATEWAY.key], at[components.AI_GATEWAY.key]) < at[PAIR_READY] < at[objects.GATEWAY]
+    assert (
+        max(at[components.ENVOY_GATEWAY.key], at[components.AI_GATEWAY.key])
+        < at[PAIR_READY]
+        < at[objects.GATEWAY]
+    )
     assert done[-1] == ALL_READY
 
 
-def test_several_steps_may_be_taken_at_once_when_a_stack_is_installed_and_one_when_it_is_upgraded() -> None:
+def test_an_installation_runs_steps_in_parallel_and_an_upgrade_one_by_one() -> None:
     stack = a_stack()
     take(stack, objects.NAMESPACES)
     assert len(open_steps(stack)) > 2
@@ -117,29 +144,51 @@ def test_several_steps_may_be_taken_at_once_when_a_stack_is_installed_and_one_wh
     assert taken == [step.key for step in UPGRADE]
 
 
-def test_stk_17_the_pair_is_not_ready_before_both_are_installed_and_were_seen() -> None:
+def test_the_pair_is_not_ready_before_both_are_installed_and_observed() -> None:
     stack = a_stack()
-    for key in (objects.NAMESPACES, objects.CRDS, GATEWAY_CRDS, components.AI_GATEWAY_CRDS.key, components.ENVOY_GATEWAY.key):
+    for key in (
+        objects.NAMESPACES,
+        objects.CRDS,
+        GATEWAY_CRDS,
+        components.AI_GATEWAY_CRDS.key,
+        components.ENVOY_GATEWAY.key,
+    ):
         take(stack, key)
     look(stack)
     complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY not in stack.done
     take(stack, components.AI_GATEWAY.key)
     complete_idle_steps(stack, ADDRESS)
-    assert PAIR_READY not in stack.done, "what was seen before says nothing about it"
+    assert PAIR_READY not in stack.done, "earlier observations do not count for it"
     assert not covers(stack.covered, stack)
-    look(stack, Lag(target=components.ENVOY_GATEWAY.key, object="Deployment envoy-gateway", why="0/1 pods are available"))
+    look(
+        stack,
+        Lag(
+            target=components.ENVOY_GATEWAY.key,
+            object="Deployment envoy-gateway",
+            why="0/1 pods are available",
+        ),
+    )
     complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY not in stack.done
-    look(stack, Lag(target=components.PROMETHEUS.key, object="Deployment prometheus", why="0/1 pods are available"))
+    look(
+        stack,
+        Lag(
+            target=components.PROMETHEUS.key,
+            object="Deployment prometheus",
+            why="0/1 pods are available",
+        ),
+    )
     complete_idle_steps(stack, ADDRESS)
     assert PAIR_READY in stack.done
 
 
-def test_a_new_revision_is_not_ready_because_the_one_before_it_was() -> None:
+def test_a_new_revision_does_not_inherit_readiness() -> None:
     stack = a_complete_stack()
     begin_plan(stack, a_plan(versions={"leaderWorkerSet": "v0.8.1"}), NOW)
-    while (step := open_steps(stack)[0]).key != f"{components.LEADER_WORKER_SET.key}-ready":
+    while (
+        step := open_steps(stack)[0]
+    ).key != f"{components.LEADER_WORKER_SET.key}-ready":
         if step.action is Action.READY:
             look(stack)
             complete_idle_steps(stack, ADDRESS)
@@ -163,7 +212,9 @@ def test_the_first_installation_waits_for_an_address_and_an_upgrade_does_not() -
     assert is_carried_out(stack)
 
 
-def test_the_same_plan_again_changes_nothing_and_another_one_is_an_upgrade_only_of_a_complete_stack() -> None:
+def test_an_unchanged_plan_has_no_effect_and_another_one_upgrades_only_a_complete_stack() -> (
+    None
+):
     stack = a_complete_stack()
     before = stack.model_copy(deep=True)
     begin_plan(stack, a_plan(), NOW)
@@ -176,21 +227,29 @@ def test_the_same_plan_again_changes_nothing_and_another_one_is_an_upgrade_only_
         assert (each.upgrading, each.done, each.plan) == (upgrading, [], other)
 
 
-@pytest.mark.parametrize("target", [components.PROMETHEUS.key, objects.GATEWAY, components.ENVOY_GATEWAY.key])
-def test_what_is_missing_is_applied_again_and_nothing_else(target: str) -> None:
+@pytest.mark.parametrize(
+    "target", [components.PROMETHEUS.key, objects.GATEWAY, components.ENVOY_GATEWAY.key]
+)
+def test_only_missing_objects_are_applied_again(target: str) -> None:
     stack = a_complete_stack()
-    look(stack, Lag(target=target, object="x", why="does not exist", missing=True), Lag(target="quota", object="y", why="slow"))
+    look(
+        stack,
+        Lag(target=target, object="x", why="does not exist", missing=True),
+        Lag(target="quota", object="y", why="slow"),
+    )
     assert stack.seen
     assert missing_targets(stack.seen) == [target]
     reopen(stack, [target])
-    assert [step.key for step in open_steps(stack) if step.action is not Action.READY] == [target]
+    assert [
+        step.key for step in open_steps(stack) if step.action is not Action.READY
+    ] == [target]
     take(stack, target, 2)
     look(stack)
     complete_idle_steps(stack, ADDRESS)
     assert is_carried_out(stack)
 
 
-# --- the condition ------------------------------------------------------------------------------------------------------------------------
+# The condition
 
 
 def until_stage_s4() -> StackState:
@@ -203,10 +262,23 @@ def until_stage_s4() -> StackState:
 
 def in_stage_2b(**fields: Any) -> StackState:
     stack = a_stack(**fields)
-    for key in (objects.NAMESPACES, objects.CRDS, GATEWAY_CRDS, components.AI_GATEWAY_CRDS.key, components.ENVOY_GATEWAY.key):
+    for key in (
+        objects.NAMESPACES,
+        objects.CRDS,
+        GATEWAY_CRDS,
+        components.AI_GATEWAY_CRDS.key,
+        components.ENVOY_GATEWAY.key,
+    ):
         take(stack, key)
     take(stack, components.AI_GATEWAY.key)
-    look(stack, Lag(target=components.AI_GATEWAY.key, object="Deployment ai-gateway-controller", why="0/1 pods are available"))
+    look(
+        stack,
+        Lag(
+            target=components.AI_GATEWAY.key,
+            object="Deployment ai-gateway-controller",
+            why="0/1 pods are available",
+        ),
+    )
     return stack
 
 
@@ -229,33 +301,58 @@ def with_lag(**fields: Any) -> StackState:
     return stack
 
 
-CONFLICT = Failure("NameConflict", "GatewayClass envoy belongs to others (controller example.com/x)")
+CONFLICT = Failure(
+    "NameConflict", "GatewayClass envoy belongs to others (controller example.com/x)"
+)
 FAILED = Failure("ChartUnavailable", "chart lws v0.8.1 is not there")
 CASES = [
-    Case("nothing is known yet", StackState(), "", ("False", "Installing"), ("preflight",)),
-    Case("stk-31 others are in the way", StackState(failures={PREFLIGHT: CONFLICT}), "", ("False", "ReleaseConflict"), ("envoy belongs",)),
     Case(
-        "a preflight that fails says why",
-        StackState(failures={PREFLIGHT: Failure("Unsupported", "no helm that can be used")}),
+        "nothing is known yet",
+        StackState(),
         "",
-        ("False", "Unsupported"),
-        ("no helm",),
+        ("False", "Installing"),
+        ("preflight",),
     ),
     Case(
-        "stk-11 a release that takes objects of others",
+        "others are in the way",
+        StackState(failures={PREFLIGHT: CONFLICT}),
+        "",
+        ("False", "ReleaseConflict"),
+        ("envoy belongs",),
+    ),
+    Case(
+        "a failed preflight has its error",
+        StackState(
+            failures={PREFLIGHT: Failure("Unsupported", "no usable helm program")}
+        ),
+        "",
+        ("False", "Unsupported"),
+        ("no usable helm",),
+    ),
+    Case(
+        "a release that takes objects of others",
         a_stack(failures={"cert-manager": CONFLICT}),
         ADDRESS,
         ("False", "ReleaseConflict"),
     ),
     Case(
-        "stk-41 what lags is named",
+        "outdated releases are named",
         in_stage_2b(),
         "",
         ("False", "Installing"),
-        ("S2b gateway pair: Deployment ai-gateway-controller: 0/1 pods are available", "S1 base: applies quota"),
+        (
+            "S2b gateway pair: Deployment ai-gateway-controller: 0/1 pods are available",
+            "S1 base: applies quota",
+        ),
         ("longer",),
     ),
-    Case("a late stage says so", a_late_one(in_stage_2b(), S2B.number), "", ("False", "Installing"), ("takes longer than 10 min",)),
+    Case(
+        "a late stage is reported",
+        a_late_one(in_stage_2b(), S2B.number),
+        "",
+        ("False", "Installing"),
+        ("takes longer than 10 min",),
+    ),
     Case(
         "a step that fails is named",
         in_stage_2b(failures={"lws": FAILED, "other-crds": FAILED}),
@@ -264,34 +361,55 @@ CASES = [
         ("other-crds: ChartUnavailable: chart lws v0.8.1 is not there",),
     ),
     Case(
-        "stk-23 without an address", until_stage_s4(), "", ("False", "Installing"), ("no address yet", "SyncLoadBalancerFailed: no quota")
+        "without an address",
+        until_stage_s4(),
+        "",
+        ("False", "Installing"),
+        ("no address yet", "SyncLoadBalancerFailed: no quota"),
     ),
     Case(
-        "stk-23 after 15 minutes",
+        "after 15 minutes",
         a_late_one(until_stage_s4(), S4.number),
         "",
         ("False", "GatewayAddressPending"),
         ("takes longer than 15 min", "SyncLoadBalancerFailed: no quota"),
     ),
-    Case("stk-42 all is there", a_complete_stack(), ADDRESS, ("True", "BackendHealthy")),
+    Case("all is there", a_complete_stack(), ADDRESS, ("True", "BackendHealthy")),
     Case(
-        "stk-27 one of five is broken",
-        with_lag(target="node-feature-discovery", object="DaemonSet nfd-worker", why="4/5 pods are available", gates=False),
+        "a component is broken",
+        with_lag(
+            target="node-feature-discovery",
+            object="DaemonSet nfd-worker",
+            why="4/5 pods are available",
+            gates=False,
+        ),
         ADDRESS,
         ("True", "BackendHealthy"),
         ("DaemonSet nfd-worker: 4/5 pods are available",),
     ),
     Case(
-        "what serves is missing",
-        with_lag(target="envoy-gateway", object="Deployment envoy-gateway", why="0/1 pods are available"),
+        "a serving component is missing",
+        with_lag(
+            target="envoy-gateway",
+            object="Deployment envoy-gateway",
+            why="0/1 pods are available",
+        ),
         ADDRESS,
         ("False", "StackUnavailable"),
         ("0/1",),
     ),
-    Case("the address is lost", a_complete_stack(), "", ("False", "Installing"), ("lost its address",)),
     Case(
-        "an upgrade that fails changes nothing for those that it serves",
-        a_complete_stack().model_copy(update={"failures": {"leader-worker-set": FAILED}}),
+        "the address is lost",
+        a_complete_stack(),
+        "",
+        ("False", "Installing"),
+        ("lost its address",),
+    ),
+    Case(
+        "a failed upgrade does not affect the serving components",
+        a_complete_stack().model_copy(
+            update={"failures": {"leader-worker-set": FAILED}}
+        ),
         ADDRESS,
         ("True", "BackendHealthy"),
         ("UpgradeFailed: leader-worker-set: chart lws",),
@@ -307,9 +425,12 @@ def test_the_condition_of_a_managed_stack(case: Case) -> None:
     assert not any(text in verdict.message for text in case.unsaid), verdict.message
 
 
-def test_stk_26_32_what_users_should_know_is_said_with_the_condition() -> None:
+def test_notes_for_users_are_part_of_the_condition() -> None:
     stack = a_complete_stack()
-    notes = ["0 ResourceSlices of gpu.nvidia.com are published", "VersionMismatch: the cluster has Gateway API v1.4.0"]
+    notes = [
+        "no ResourceSlice of gpu.nvidia.com is published",
+        "VersionMismatch: the cluster has Gateway API v1.4.0",
+    ]
     look(stack, notes=notes)
     message = stack_verdict(stack, ADDRESS).message
     assert all(note in message for note in notes)

@@ -1,4 +1,4 @@
-"""What a cluster shows of itself: tables over pure functions."""
+"""The status of a cluster: tables over pure functions."""
 
 from typing import Any, NamedTuple
 
@@ -9,7 +9,13 @@ from api_types.messages.clouds import CloudReport
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
 from api_types.taints import with_taint
-from tests.workflows.inference_cluster.builders import DEVICES, H100, a_cluster, a_pool, a_spec
+from tests.workflows.inference_cluster.builders import (
+    DEVICES,
+    H100,
+    a_cluster,
+    a_pool,
+    a_spec,
+)
 from workflows.entity.failures import Failure
 from workflows.inference_cluster.cloud_state import CloudLink
 from workflows.inference_cluster.gateway import Gateway, gateway_of, with_known_gateway
@@ -24,24 +30,40 @@ from workflows.inference_cluster.status import (
     view_of,
 )
 
-UNRESPONSIVE = ObservedCluster(reachable=False, error="connection refused", gateway_address="192.0.2.1")
+UNRESPONSIVE = ObservedCluster(
+    reachable=False, error="connection refused", gateway_address="192.0.2.1"
+)
 NO_GATEWAY = ObservedCluster(reachable=True)
 WITHOUT_DRA = ClusterFacts(kubernetes_version="1.33", storage_class_name="rwx")
-BY_PLUGIN = KnownClass(generation=1, spec={"devices": [{"name": "gpu", "claim": "DevicePlugin", "resourceName": "nvidia.com/gpu"}]})
-SYNTHETIC = KnownClass(generation=1, spec={"devices": [{"name": "gpu", "claim": "Synthetic"}]})
+BY_PLUGIN = KnownClass(
+    generation=1,
+    spec={
+        "devices": [
+            {"name": "gpu", "claim": "DevicePlugin", "resourceName": "nvidia.com/gpu"}
+        ]
+    },
+)
+SYNTHETIC = KnownClass(
+    generation=1, spec={"devices": [{"name": "gpu", "claim": "Synthetic"}]}
+)
 NEW = {"facts": None, "observed": None, "connected_generation": 0}
 PROVISIONED = {**a_spec(), "cluster": {"source": "AKS"}}
 AT_CLOUD = {**a_spec(), "cluster": {"source": "GKE", "gke": {"region": "europe-west4"}}}
 
 
-def at_cloud(was_ready: bool = False, trouble: str = "", **report: Any) -> dict[str, Any]:
-    """A cluster at a cloud that has reported this."""
+def at_cloud(
+    was_ready: bool = False, trouble: str = "", **report: Any
+) -> dict[str, Any]:
+    """Return a cloud cluster with this report."""
     found = CloudReport(**{"uid": "u", "sequence": 1, **report}) if report else None
-    return {"spec": AT_CLOUD, "cloud": CloudLink(report=found, was_ready=was_ready, trouble=trouble)}
+    return {
+        "spec": AT_CLOUD,
+        "cloud": CloudLink(report=found, was_ready=was_ready, trouble=trouble),
+    }
 
 
 class Case(NamedTuple):
-    """A cluster, and status and reason of its three conditions."""
+    """A cluster, and the status and reason of its three conditions."""
 
     story: str
     state: ClusterState
@@ -50,12 +72,22 @@ class Case(NamedTuple):
     ready: tuple[str, str]
 
 
-RUNNING, HEALTHY, AVAILABLE = ("True", "ClusterRunning"), ("True", "BackendHealthy"), ("True", "Available")
+RUNNING, HEALTHY, AVAILABLE = (
+    ("True", "ClusterRunning"),
+    ("True", "BackendHealthy"),
+    ("True", "Available"),
+)
 WAITING, UNKNOWN = ("False", "WaitingForCluster"), ("Unknown", "WaitingForCluster")
 CREATING, UNAVAILABLE = ("False", "Creating"), ("False", "Unavailable")
 LOST = ("Unknown", "Unavailable")
 CASES = [
-    Case("a connected cluster with a gateway is Ready", a_cluster(), RUNNING, HEALTHY, AVAILABLE),
+    Case(
+        "a connected cluster with a gateway is Ready",
+        a_cluster(),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
     Case(
         "a cluster that has to be provisioned is not supported",
         a_cluster(spec=PROVISIONED, **NEW),
@@ -63,39 +95,83 @@ CASES = [
         WAITING,
         CREATING,
     ),
-    Case("a cloud that was not heard of yet", a_cluster(**at_cloud(), **NEW), ("False", "Provisioning"), WAITING, CREATING),
     Case(
-        "prv-30 an error at the cloud is part of provisioning",
-        a_cluster(**at_cloud(reason="Provisioning", message="QuotaExceeded: net/vpc"), **NEW),
+        "a cloud that was not heard of yet",
+        a_cluster(**at_cloud(), **NEW),
         ("False", "Provisioning"),
         WAITING,
         CREATING,
     ),
     Case(
-        "prv-16 a pool that cannot be built is named before the cluster was ready",
+        "an error at the cloud is part of provisioning",
+        a_cluster(
+            **at_cloud(reason="Provisioning", message="QuotaExceeded: net/vpc"), **NEW
+        ),
+        ("False", "Provisioning"),
+        WAITING,
+        CREATING,
+    ),
+    Case(
+        "a pool that cannot be built is named before the cluster was ready",
         a_cluster(**at_cloud(reason="InvalidNodePool", usable=True), **NEW),
         ("False", "InvalidNodePool"),
         WAITING,
         CREATING,
     ),
-    Case("a cluster at a cloud is ready", a_cluster(**at_cloud(was_ready=True, usable=True, ready=True)), RUNNING, HEALTHY, AVAILABLE),
     Case(
-        "prv-60 trouble with a pool later does not make it unready",
-        a_cluster(was_ready=True, **at_cloud(was_ready=True, trouble="CapacityUnavailable: pool/gpu", usable=True)),
+        "a cluster at a cloud is ready",
+        a_cluster(**at_cloud(was_ready=True, usable=True, ready=True)),
         RUNNING,
         HEALTHY,
         AVAILABLE,
     ),
     Case(
-        "prv-58 a control plane that is gone does",
-        a_cluster(was_ready=True, **at_cloud(was_ready=True, reason="Provisioning", message="it does not exist any more")),
+        "trouble with a pool later does not make it unready",
+        a_cluster(
+            was_ready=True,
+            **at_cloud(
+                was_ready=True, trouble="CapacityUnavailable: pool/gpu", usable=True
+            ),
+        ),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "a control plane that is gone does",
+        a_cluster(
+            was_ready=True,
+            **at_cloud(
+                was_ready=True,
+                reason="Provisioning",
+                message="it does not exist any more",
+            ),
+        ),
         ("False", "Provisioning"),
         UNKNOWN,
         UNAVAILABLE,
     ),
-    Case("a class that does not exist is waited for", a_cluster(classes={}, **NEW), ("False", "WaitingForClasses"), WAITING, CREATING),
-    Case("stk-47 a class that is deleted later changes nothing", a_cluster(classes={}, was_ready=True), RUNNING, HEALTHY, AVAILABLE),
-    Case("before the first connect it is connecting", a_cluster(**NEW), ("False", "Provisioning"), WAITING, CREATING),
+    Case(
+        "a class that does not exist is waited for",
+        a_cluster(classes={}, **NEW),
+        ("False", "WaitingForClasses"),
+        WAITING,
+        CREATING,
+    ),
+    Case(
+        "a class that is deleted later changes nothing",
+        a_cluster(classes={}, was_ready=True),
+        RUNNING,
+        HEALTHY,
+        AVAILABLE,
+    ),
+    Case(
+        "before the first connect it is connecting",
+        a_cluster(**NEW),
+        ("False", "Provisioning"),
+        WAITING,
+        CREATING,
+    ),
     Case(
         "an API server that did not answer makes it Unreachable",
         a_cluster(failure=Failure("ClusterUnreachable", "timeout"), **NEW),
@@ -119,13 +195,17 @@ CASES = [
     ),
     Case(
         "a Ready cluster that stops answering is unknown",
-        a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z", was_ready=True),
+        a_cluster(
+            observed=UNRESPONSIVE,
+            unreachable_since="2026-01-01T00:00:00Z",
+            was_ready=True,
+        ),
         ("Unknown", "Unreachable"),
         UNKNOWN,
         LOST,
     ),
     Case(
-        "a Ready cluster that no observer watches any more is unknown, whatever was observed",
+        "a Ready cluster without an observer is unknown, whatever its last observation",
         a_cluster(unwatched_since="2026-01-01T00:00:00Z", was_ready=True),
         ("Unknown", "WaitingForWorker"),
         UNKNOWN,
@@ -139,14 +219,14 @@ CASES = [
         ("Unknown", "Creating"),
     ),
     Case(
-        "stk-58 a cluster without any DRA, whose classes claim by nothing else, is unsupported",
+        "a cluster without any DRA, whose classes claim by nothing else, is unsupported",
         a_cluster(facts=WITHOUT_DRA),
         ("False", "UnsupportedCluster"),
         UNKNOWN,
         CREATING,
     ),
     Case(
-        "stk-58 a class with devices of a plugin needs no DRA",
+        "a class with devices of a plugin needs no DRA",
         a_cluster(facts=WITHOUT_DRA, classes={"h100-8x": BY_PLUGIN}),
         RUNNING,
         HEALTHY,
@@ -162,7 +242,12 @@ CASES = [
     Case(
         "a class with devices of both kinds is used by its plugin",
         a_cluster(
-            facts=WITHOUT_DRA, classes={"h100-8x": H100.model_copy(update={"spec": {"devices": [*DEVICES, *BY_PLUGIN.spec["devices"]]}})}
+            facts=WITHOUT_DRA,
+            classes={
+                "h100-8x": H100.model_copy(
+                    update={"spec": {"devices": [*DEVICES, *BY_PLUGIN.spec["devices"]]}}
+                )
+            },
         ),
         RUNNING,
         HEALTHY,
@@ -170,7 +255,11 @@ CASES = [
     ),
     Case(
         "one pool that can be used is enough",
-        a_cluster(facts=WITHOUT_DRA, spec=a_spec(a_pool(), a_pool("b", "b")), classes={"h100-8x": H100, "b": BY_PLUGIN}),
+        a_cluster(
+            facts=WITHOUT_DRA,
+            spec=a_spec(a_pool(), a_pool("b", "b")),
+            classes={"h100-8x": H100, "b": BY_PLUGIN},
+        ),
         RUNNING,
         HEALTHY,
         AVAILABLE,
@@ -182,7 +271,13 @@ CASES = [
         HEALTHY,
         AVAILABLE,
     ),
-    Case("without a gateway the backend is being installed", a_cluster(observed=NO_GATEWAY), RUNNING, ("False", "Installing"), CREATING),
+    Case(
+        "without a gateway the backend is being installed",
+        a_cluster(observed=NO_GATEWAY),
+        RUNNING,
+        ("False", "Installing"),
+        CREATING,
+    ),
 ]
 
 
@@ -190,85 +285,159 @@ CASES = [
 def test_the_conditions_of_a_cluster(case: Case) -> None:
     view = view_of(case.state)
     verdicts = (cluster_verdict(view), backend_verdict(view), ready_verdict(view))
-    assert tuple(verdict[:2] for verdict in verdicts) == (case.cluster, case.backend, case.ready)
-
-
-def test_stk_46_missing_classes_are_named_in_order() -> None:
-    pools = a_spec({"name": "b", "className": "l40s"}, {"name": "a", "className": "a100"}, {"name": "c", "className": "h100-8x"})
-    said = cluster_verdict(view_of(a_cluster(spec=pools, **NEW)))
-    assert (said.reason, said.message) == ("WaitingForClasses", "InferenceClass a100, l40s does not exist; apply it")
-
-
-def test_ready_names_the_condition_that_is_not() -> None:
-    assert (
-        ready_verdict(view_of(a_cluster(classes={}, **NEW))).message == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
+    assert tuple(verdict[:2] for verdict in verdicts) == (
+        case.cluster,
+        case.backend,
+        case.ready,
     )
 
 
-def test_stk_58_a_cluster_with_an_older_version_of_dra_is_taken_with_a_message() -> None:
-    said = cluster_verdict(view_of(a_cluster(facts=ClusterFacts(kubernetes_version="1.33", dra_version="v1beta1"))))
+def test_missing_classes_are_named_in_order() -> None:
+    pools = a_spec(
+        {"name": "b", "className": "l40s"},
+        {"name": "a", "className": "a100"},
+        {"name": "c", "className": "h100-8x"},
+    )
+    said = cluster_verdict(view_of(a_cluster(spec=pools, **NEW)))
+    assert (said.reason, said.message) == (
+        "WaitingForClasses",
+        "InferenceClass a100, l40s does not exist; apply it",
+    )
+
+
+def test_ready_names_the_condition_that_is_false() -> None:
+    assert (
+        ready_verdict(view_of(a_cluster(classes={}, **NEW))).message
+        == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
+    )
+
+
+def test_a_cluster_with_an_older_version_of_dra_is_accepted_with_a_message() -> None:
+    said = cluster_verdict(
+        view_of(
+            a_cluster(
+                facts=ClusterFacts(kubernetes_version="1.33", dra_version="v1beta1")
+            )
+        )
+    )
     assert said[:2] == RUNNING
-    assert said.message == "claims are made in resource.k8s.io/v1beta1; v1 is served from Kubernetes 1.34 on"
-    assert cluster_verdict(view_of(a_cluster(facts=ClusterFacts(kubernetes_version="1.35", dra_version="v1")))).message == ""
-    (no_dra,) = [case for case in CASES if case.story.startswith("stk-58 a cluster without")]
-    assert "serves no version of resource.k8s.io (DRA)" in cluster_verdict(view_of(no_dra.state)).message
+    assert (
+        said.message
+        == "claims use resource.k8s.io/v1beta1; Kubernetes 1.34 and later serve v1"
+    )
+    assert (
+        cluster_verdict(
+            view_of(
+                a_cluster(
+                    facts=ClusterFacts(kubernetes_version="1.35", dra_version="v1")
+                )
+            )
+        ).message
+        == ""
+    )
+    (no_dra,) = [
+        case for case in CASES if case.story.startswith("a cluster without any DRA")
+    ]
+    assert (
+        "serves no version of resource.k8s.io (DRA)"
+        in cluster_verdict(view_of(no_dra.state)).message
+    )
 
 
-def test_what_cannot_be_observed_of_a_cluster_that_answers_is_shown_and_changes_nothing_else() -> None:
-    observed = ObservedCluster(error_type="AnswerTooLarge", error="cluster eu: GET /api/v1/pods: the answer is larger than 16 MiB")
+def test_an_unobservable_part_of_a_responsive_cluster_is_shown_and_changes_nothing_else() -> (
+    None
+):
+    observed = ObservedCluster(
+        error_type="AnswerTooLarge",
+        error="cluster eu: GET /api/v1/pods: the response is larger than 16 MiB",
+    )
     verdict = cluster_verdict(view_of(a_cluster(observed=observed)))
     assert (verdict.status, verdict.reason) == RUNNING
-    assert "GET /api/v1/pods: the answer is larger than 16 MiB" in verdict.message
+    assert "GET /api/v1/pods: the response is larger than 16 MiB" in verdict.message
 
 
-def test_an_unresponsive_cluster_says_since_when() -> None:
+def test_an_unresponsive_cluster_shows_since_when() -> None:
     state = a_cluster(observed=UNRESPONSIVE, unreachable_since="2026-01-01T00:00:00Z")
-    assert cluster_verdict(view_of(state)).message == "no answer since 2026-01-01T00:00:00Z: connection refused"
+    assert (
+        cluster_verdict(view_of(state)).message
+        == "no answer since 2026-01-01T00:00:00Z: connection refused; the endpoints stay "
+        "in their routes"
+    )
 
 
 @pytest.mark.parametrize(
-    ("annotations", "said"), [({}, "preflight"), ({labels.STACK: "external"}, "has no address")], ids=["managed", "external"]
+    ("annotations", "said"),
+    [({}, "preflight"), ({labels.STACK: "external"}, "has no address")],
+    ids=["managed", "external"],
 )
-def test_a_stack_of_others_is_not_waited_for_as_one_that_is_installed_here(annotations: dict[str, str], said: str) -> None:
-    assert said in backend_verdict(view_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))).message
+def test_an_external_stack_has_another_waiting_message_than_a_managed_one(
+    annotations: dict[str, str], said: str
+) -> None:
+    assert (
+        said
+        in backend_verdict(
+            view_of(a_cluster(observed=NO_GATEWAY, annotations=annotations))
+        ).message
+    )
 
 
-def test_the_observed_gateway_counts_before_the_one_found_at_the_connect() -> None:
+def test_the_observed_gateway_precedes_the_one_found_on_connection() -> None:
     facts = ClusterFacts(gateway_address="192.0.2.9")
     assert gateway_of(a_cluster(facts=facts)) == Gateway("192.0.2.1", "")
     gone = ObservedCluster(gateway_message="Gateway does not exist")
-    assert gateway_of(a_cluster(facts=facts, observed=gone)) == Gateway("", "Gateway does not exist")
-    assert gateway_of(a_cluster(facts=facts, observed=NO_GATEWAY)) == Gateway("192.0.2.9", "")
+    assert gateway_of(a_cluster(facts=facts, observed=gone)) == Gateway(
+        "", "Gateway does not exist"
+    )
+    assert gateway_of(a_cluster(facts=facts, observed=NO_GATEWAY)) == Gateway(
+        "192.0.2.9", ""
+    )
     assert gateway_of(a_cluster(**NEW)) == Gateway()
 
 
-def test_the_gateway_is_kept_while_the_cluster_does_not_answer_and_gone_when_it_says_so() -> None:
+def test_the_gateway_is_kept_while_the_cluster_is_silent_and_removed_when_reported_gone() -> (
+    None
+):
     before = ObservedCluster(gateway_address="192.0.2.1")
-    silent, gone = ObservedCluster(reachable=False, error="no response"), ObservedCluster(gateway_message="Gateway does not exist")
-    assert with_known_gateway(silent, before) == silent.model_copy(update={"gateway_address": "192.0.2.1"})
+    silent, gone = (
+        ObservedCluster(reachable=False, error="no response"),
+        ObservedCluster(gateway_message="Gateway does not exist"),
+    )
+    assert with_known_gateway(silent, before) == silent.model_copy(
+        update={"gateway_address": "192.0.2.1"}
+    )
     last = silent.model_copy(update={"gateway_address": "192.0.2.7"})
     assert [with_known_gateway(each, before) for each in (gone, last)] == [gone, last]
     assert with_known_gateway(ObservedCluster(), before) == ObservedCluster()
     assert with_known_gateway(silent, None) == silent
 
 
-def test_stk_63_the_status_shows_pools_gateway_and_the_storage_class_if_there_is_one() -> None:
+def test_the_status_shows_pools_gateway_and_the_storage_class_if_there_is_one() -> None:
     pools = [{"name": "h100", "nodes": 2, "devices": []}]
     assert status_fields("eu-1", a_cluster(pools=pools)) == {
         "namespace": labels.SYSTEM_NAMESPACE,
-        "providerConfigRef": {"name": status_fields("eu-1", a_cluster())["providerConfigRef"]["name"]},
+        "providerConfigRef": {
+            "name": status_fields("eu-1", a_cluster())["providerConfigRef"]["name"]
+        },
         "cache": {"storageClassName": "rwx"},
         "gateway": {"address": "192.0.2.1"},
         "gpuPools": pools,
     }
     existing = {"source": "Existing", "existing": {"secretRef": {"name": "eu-1"}}}
     facts = ClusterFacts(kubernetes_version="1.35")
-    assert "cache" not in status_fields("eu-1", a_cluster(spec={"cluster": existing}, facts=facts))
-    assert status_fields("eu-1", ClusterState()) == {"namespace": labels.SYSTEM_NAMESPACE}
+    assert "cache" not in status_fields(
+        "eu-1", a_cluster(spec={"cluster": existing}, facts=facts)
+    )
+    assert status_fields("eu-1", ClusterState()) == {
+        "namespace": labels.SYSTEM_NAMESPACE
+    }
 
 
 def test_a_device_class_is_mapped_to_its_driver() -> None:
-    devices = [{"deviceClassName": "gpu", "driver": "gpu.nvidia.com"}, {"deviceClassName": "nic"}, {"driver": "x"}]
+    devices = [
+        {"deviceClassName": "gpu", "driver": "gpu.nvidia.com"},
+        {"deviceClassName": "nic"},
+        {"driver": "x"},
+    ]
     assert drivers([{"devices": devices}]) == {"gpu": "gpu.nvidia.com"}
 
 
@@ -280,14 +449,28 @@ EVICTED = {"occupied": ["ml/qwen-eu-0", "ml/qwen-eu-1"], "spec": with_taint(a_sp
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        (a_cluster(occupied=None), "waits for the scheduler to report which replicas are on the cluster"),
-        (a_cluster(occupied=["ml/qwen-eu-0"]), f"{GONE}`modelplane delete inferencecluster/eu --evict` moves replicas to other clusters"),
+        (
+            a_cluster(occupied=None),
+            "waits for the scheduler to report which replicas are on the cluster",
+        ),
+        (
+            a_cluster(occupied=["ml/qwen-eu-0"]),
+            (
+                f"{GONE}`modelplane delete inferencecluster/eu --evict` moves replicas to "
+                "other clusters"
+            ),
+        ),
         (
             a_cluster(**EVICTED),
-            f"{BOTH_GONE}the scheduler evicts all but those that tolerate the taint {labels.MAINTENANCE}: delete their ModelDeployments",
+            (
+                f"{BOTH_GONE}the scheduler evicts all except those that tolerate the "
+                f"taint {labels.MAINTENANCE}: delete their ModelDeployments"
+            ),
         ),
     ],
     ids=["the scheduler has not answered", "nothing moves them", "they are evicted"],
 )
-def test_a_deletion_says_which_replicas_it_waits_for_and_what_moves_them(state: ClusterState, message: str) -> None:
+def test_a_deletion_names_the_replicas_it_waits_for_and_the_command_that_moves_them(
+    state: ClusterState, message: str
+) -> None:
     assert occupied_message("eu", state) == message

@@ -1,4 +1,7 @@
-"""A cluster that is deleted waits for its replicas, and says what moves them. No server is needed."""
+"""A cluster under deletion waits for its replicas and shows the command that moves them.
+
+These tests need no server.
+"""
 
 import asyncio
 from typing import Any
@@ -21,51 +24,85 @@ from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 
 
 def deleting_message(cluster: InferenceClusterWorkflow) -> str:
-    """The message of the condition after another pass."""
+    """Return the message of the condition after another pass."""
     assert not asyncio.run(cluster.tear_down())
     found = condition_of(cluster.state.conditions, "Deleting")
     assert found is not None
     return found.message or ""
 
 
-def test_a_deletion_names_the_replicas_and_the_command_that_moves_them_until_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_shows_its_replicas_and_the_drain_command_until_it_was_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
-    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult(), "broadcast": None}
+    temporal.results = {
+        "watch_cluster": None,
+        "signal_many": SignalBatchResult(),
+        "broadcast": None,
+    }
     cluster = InferenceClusterWorkflow(a_cluster())
     cluster.delete(Delete(by="ann").wire())
-    assert deleting_message(cluster) == "waits for the scheduler to report which replicas are on the cluster"
-    cluster.occupied(Occupied(cluster="eu", sequence=cluster.state.sequence, replicas=["ml/qwen-eu-0"]).wire())
-    assert "ml/qwen-eu-0 is gone; `modelplane delete inferencecluster/eu --evict`" in deleting_message(cluster)
+    assert (
+        deleting_message(cluster)
+        == "waits for the scheduler to report which replicas are on the cluster"
+    )
+    cluster.occupied(
+        Occupied(
+            cluster="eu", sequence=cluster.state.sequence, replicas=["ml/qwen-eu-0"]
+        ).wire()
+    )
+    assert (
+        "ml/qwen-eu-0 is gone; `modelplane delete inferencecluster/eu --evict`"
+        in deleting_message(cluster)
+    )
     cluster.delete(Delete(by="ann", evict=True).wire())
-    assert deleting_message(cluster) == "waits for the scheduler to report which replicas are on the cluster"
-    cluster.occupied(Occupied(cluster="eu", sequence=cluster.state.sequence, replicas=["ml/qwen-eu-0"]).wire())
+    assert (
+        deleting_message(cluster)
+        == "waits for the scheduler to report which replicas are on the cluster"
+    )
+    cluster.occupied(
+        Occupied(
+            cluster="eu", sequence=cluster.state.sequence, replicas=["ml/qwen-eu-0"]
+        ).wire()
+    )
     assert "--evict" not in deleting_message(cluster)
     assert "the scheduler evicts" in deleting_message(cluster)
 
 
 @pytest.mark.parametrize(("source", "forced"), [("GKE", ""), ("Existing", "step")])
-def test_a_step_that_is_given_up_is_the_wait_for_replicas_where_others_follow(
+def test_a_skipped_step_is_the_wait_for_replicas_if_others_follow(
     monkeypatch: pytest.MonkeyPatch, source: str, forced: str
 ) -> None:
-    """A cluster that is created at a cloud is emptied next, whoever installed its stack."""
+    """The next step of a cloud cluster is its emptying, whoever installed its stack."""
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
     temporal.results = {"watch_cluster": None, "broadcast": None}
     spec = a_spec()
     spec["cluster"]["source"] = source
-    cluster = InferenceClusterWorkflow(a_cluster(spec=spec, occupied=["ml/qwen-eu-0"], forced="step"))
+    cluster = InferenceClusterWorkflow(
+        a_cluster(spec=spec, occupied=["ml/qwen-eu-0"], forced="step")
+    )
     assert asyncio.run(cluster._is_empty())
-    assert (cluster.state.forced, [each.name for each in cluster.state.left_behind]) == (forced, ["ml/qwen-eu-0"])
+    assert (
+        cluster.state.forced,
+        [each.name for each in cluster.state.left_behind],
+    ) == (forced, ["ml/qwen-eu-0"])
 
 
-def test_a_retry_is_carried_until_it_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_is_carried_over_until_it_is_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "inferencecluster/eu")
     for source, wanted in (("GKE", True), ("Existing", False)):
-        cluster = InferenceClusterWorkflow(a_cluster(spec={**a_spec(), "cluster": {"source": source}}))
+        cluster = InferenceClusterWorkflow(
+            a_cluster(spec={**a_spec(), "cluster": {"source": source}})
+        )
         cluster.on_retry_requested()
         assert cluster.state.cloud.retry == wanted
 
 
-def test_an_answer_to_an_earlier_cluster_of_that_name_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_to_an_earlier_cluster_with_the_name_is_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "inferencecluster/eu")
     cluster = InferenceClusterWorkflow(a_cluster(uid="u", sequence=3))
     for uid, sequence in (("of-the-earlier", 3), ("u", 2)):
@@ -81,19 +118,33 @@ def test_an_old_observation_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def observe(run: int, *, reachable: bool) -> None:
         order = ObservationOrder(cluster_uid="u", run=run, sequence=1)
-        cluster.observed(Observed(owner_uid="u", order=order, digest="", cluster=ObservedCluster(reachable=reachable)).wire())
+        cluster.observed(
+            Observed(
+                owner_uid="u",
+                order=order,
+                digest="",
+                cluster=ObservedCluster(reachable=reachable),
+            ).wire()
+        )
 
     observe(2, reachable=True)
     observe(1, reachable=False)
-    assert (cluster.state.observed, cluster.state.unreachable_since) == (ObservedCluster(), "")
+    assert (cluster.state.observed, cluster.state.unreachable_since) == (
+        ObservedCluster(),
+        "",
+    )
 
 
-def test_a_look_at_the_stack_that_began_with_the_deletion_does_not_hold_up_the_removal(
+def test_a_check_of_the_stack_started_at_the_deletion_does_not_delay_the_removal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A pass that runs when the deletion is requested may begin a look, which lasts for days."""
+    """A pass that runs when the deletion is requested may start a check, which lasts for days."""
     temporal = Serverless(monkeypatch, "inferencecluster/eu")
-    temporal.results = {"watch_cluster": None, "signal_many": SignalBatchResult(), "broadcast": None}
+    temporal.results = {
+        "watch_cluster": None,
+        "signal_many": SignalBatchResult(),
+        "broadcast": None,
+    }
     execute = workflow.execute_activity_method
     looks = []
 
@@ -105,7 +156,9 @@ def test_a_look_at_the_stack_that_began_with_the_deletion_does_not_hold_up_the_r
 
     monkeypatch.setattr(workflow, "execute_activity_method", look_for_days)
     temporal.results["await_no_routes"] = TeardownStepResult()
-    cluster = InferenceClusterWorkflow(a_cluster(annotations={}, stack=a_complete_stack()))
+    cluster = InferenceClusterWorkflow(
+        a_cluster(annotations={}, stack=a_complete_stack())
+    )
 
     async def delete_during_a_pass() -> None:
         cluster.delete(Delete(by="ann").wire())
@@ -120,7 +173,9 @@ def test_a_look_at_the_stack_that_began_with_the_deletion_does_not_hold_up_the_r
     assert (len(looks), temporal.executed[-1][0]) == (1, "await_no_routes")
 
 
-def test_a_deletion_waits_for_a_preflight_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_deletion_waits_for_a_running_preflight(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A preflight may find that the stack on the cluster belongs to this InferenceCluster."""
     Serverless(monkeypatch, "inferencecluster/eu")
     cluster = InferenceClusterWorkflow(a_cluster())

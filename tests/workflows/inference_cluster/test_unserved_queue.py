@@ -1,4 +1,6 @@
-"""A cluster whose task queue no worker serves says so and recovers by itself, on a real server with clusters that are stood in for."""
+"""A cluster whose task queue no worker serves reports that and recovers automatically,
+on a real server with simulated clusters.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,28 +25,45 @@ from api_types.messages.cluster_work import Connection
 from api_types.messages.entities import Delete, SetSpec
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.environment.idle_clusters import IdlePool
-from tests.workflows.environment.harness import Json, condition, eventually, message, reason
+from tests.workflows.environment.harness import (
+    Json,
+    condition,
+    eventually,
+    message,
+    reason,
+)
 from tests.workflows.environment.protocol_fleet import workers_here
 from tests.workflows.environment.short_runs import server_with_short_runs
 from workflows.entity.calls import activity_options
 
 QUEUE = "eu"
-# In the place of 20 s, for each of several waits.
+# Instead of 20 s, for each of several waits.
 UNSERVED_AFTER = timedelta(seconds=3)
-# In the place of 30 s.
+# Instead of 30 s.
 HEARTBEAT_TIMEOUT = timedelta(seconds=10)
 MINUTE = timedelta(minutes=1)
 
 
 def a_manifest(name: str) -> Json:
     existing = {"source": "Existing", "existing": {"secretRef": {"name": name}}}
-    metadata = {"name": name, "annotations": {"modelplane.ai/task-queue": QUEUE, "modelplane.ai/stack": "external"}}
-    return {"apiVersion": "modelplane.ai/v1alpha1", "kind": "InferenceCluster", "metadata": metadata, "spec": {"cluster": existing}}
+    metadata = {
+        "name": name,
+        "annotations": {
+            "modelplane.ai/task-queue": QUEUE,
+            "modelplane.ai/stack": "external",
+        },
+    }
+    return {
+        "apiVersion": "modelplane.ai/v1alpha1",
+        "kind": "InferenceCluster",
+        "metadata": metadata,
+        "spec": {"cluster": existing},
+    }
 
 
 @dataclass
 class Clusters:
-    """InferenceClusters on a server, and the workers of their task queue, which come and go."""
+    """InferenceClusters on a server, and the workers of their task queue, which start and stop."""
 
     client: Client
     threads: ThreadPoolExecutor
@@ -58,54 +77,79 @@ class Clusters:
             task_queue=queues.WORKFLOWS,
             **identity_at_start("InferenceCluster", "", name),
             start_signal="set_spec",
-            start_signal_args=[SetSpec(request_id=name, by="test", manifest=a_manifest(name)).wire()],
+            start_signal_args=[
+                SetSpec(request_id=name, by="test", manifest=a_manifest(name)).wire()
+            ],
         )
 
     async def delete(self, name: str) -> None:
         order = Delete(request_id=f"delete/{name}", by="test")
-        await self.client.get_workflow_handle(names.workflow_id("InferenceCluster", "", name)).signal("delete", order.wire())
+        await self.client.get_workflow_handle(
+            names.workflow_id("InferenceCluster", "", name)
+        ).signal("delete", order.wire())
 
     async def describe(self, name: str) -> Json:
-        seen: Json = await self.client.get_workflow_handle(names.workflow_id("InferenceCluster", "", name)).query("describe")
+        seen: Json = await self.client.get_workflow_handle(
+            names.workflow_id("InferenceCluster", "", name)
+        ).query("describe")
         return seen
 
     async def until(self, name: str, status: str, why: str) -> Json:
-        """Wait for status and reason of ClusterReady."""
+        """Wait for this status and reason of ClusterReady."""
         seen: Json = await eventually(
             lambda: self.describe(name),
-            lambda seen: (condition(seen, "ClusterReady"), reason(seen, "ClusterReady")) == (status, why),
+            lambda seen: (
+                (condition(seen, "ClusterReady"), reason(seen, "ClusterReady"))
+                == (status, why)
+            ),
             what=f"ClusterReady={status} {why} of {name}",
         )
         return seen
 
     async def until_watched(self, name: str) -> None:
         """Wait until a worker runs the watch of a cluster."""
-        handle = self.client.get_workflow_handle(names.workflow_id("InferenceCluster", "", name))
+        handle = self.client.get_workflow_handle(
+            names.workflow_id("InferenceCluster", "", name)
+        )
 
         async def runs() -> bool:
             pending = (await handle.describe()).raw_description.pending_activities
-            started = [each.activity_type.name for each in pending if each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED]
+            started = [
+                each.activity_type.name
+                for each in pending
+                if each.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+            ]
             return "watch_cluster" in started
 
         await eventually(runs, bool, what=f"the watch of {name}")
 
     async def on_the_queue(self, name: str, queue: str = QUEUE) -> list[str]:
-        """The types of all tasks that were ever given to a task queue of the cluster."""
-        history = await self.client.get_workflow_handle(names.workflow_id("InferenceCluster", "", name)).fetch_history()
-        orders = [event.activity_task_scheduled_event_attributes for event in history.events]
-        return [order.activity_type.name for order in orders if order.task_queue.name == queue]
+        """Return the types of all tasks that a task queue of the cluster ever received."""
+        history = await self.client.get_workflow_handle(
+            names.workflow_id("InferenceCluster", "", name)
+        ).fetch_history()
+        orders = [
+            event.activity_task_scheduled_event_attributes for event in history.events
+        ]
+        return [
+            order.activity_type.name
+            for order in orders
+            if order.task_queue.name == queue
+        ]
 
     def start_workers(self, *served: str, watches: int = 10) -> None:
         for each in self._workers(*served, watches=watches):
             self.running.append(asyncio.create_task(each.run()))
 
     def _workers(self, *served: str, watches: int) -> list[Worker]:
-        limits = WorkerSettings(graceful_shutdown_seconds=0, max_concurrent_watches=watches)
+        limits = WorkerSettings(
+            graceful_shutdown_seconds=0, max_concurrent_watches=watches
+        )
         settings = Settings(queues=QueueSettings(serve=served), worker=limits)
         return list(workers_here(self.client, settings, self.threads).values())
 
     async def lose_workers(self) -> None:
-        """Stop the workers of the task queue; those of workflows go on."""
+        """Stop the workers of the cluster task queue. Workflow workers continue."""
         losing, self.running = self.running, []
         for task in losing:
             task.cancel()
@@ -129,32 +173,45 @@ async def clusters() -> AsyncIterator[Clusters]:
 @pytest.fixture(autouse=True)
 def idle_clusters_and_short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "KubernetesPool", IdlePool)
-    # A watch that is cancelled ends with the next heartbeat that is sent, which is after most of the timeout.
+    # A cancelled watch ends with the next heartbeat, which is sent after most of the
+    # timeout.
     monkeypatch.setattr(cluster_activities, "_HEARTBEAT_SECONDS", 1.0)
-    change(monkeypatch, "WATCH", heartbeat_timeout=HEARTBEAT_TIMEOUT, schedule_to_start_timeout=UNSERVED_AFTER)
+    change(
+        monkeypatch,
+        "WATCH",
+        heartbeat_timeout=HEARTBEAT_TIMEOUT,
+        schedule_to_start_timeout=UNSERVED_AFTER,
+    )
 
 
 def change(monkeypatch: pytest.MonkeyPatch, name: str, **times: timedelta) -> None:
     """Change the options of a class of activities."""
     options = getattr(activity_options, name)
-    monkeypatch.setattr(activity_options, name, options._replace(config={**options.config, **times}))
+    monkeypatch.setattr(
+        activity_options, name, options._replace(config={**options.config, **times})
+    )
 
 
 @pytest.mark.testbed
-async def test_a_cluster_whose_queue_nobody_serves_says_so_and_recovers_when_a_worker_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only while there is no worker: one on a busy machine may take a task after more than that.
-    as_users_have_it = activity_options.CONNECT.config["schedule_to_start_timeout"] or timedelta()
+async def test_a_cluster_with_an_unserved_queue_reports_that_and_recovers_when_a_worker_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Short only while there is no worker, because a busy worker may take a task later
+    # than that.
+    as_users_have_it = (
+        activity_options.CONNECT.config["schedule_to_start_timeout"] or timedelta()
+    )
     async with clusters() as world:
         change(monkeypatch, "CONNECT", schedule_to_start_timeout=UNSERVED_AFTER)
         await world.apply("eu-1")
         seen = await world.until("eu-1", "Unknown", "WaitingForWorker")
-        assert (
-            message(seen, "ClusterReady")
-            == f"no worker serves task queue {QUEUE}; start one that reaches the cluster, with queues.serve: [{QUEUE}]"
+        assert message(seen, "ClusterReady") == (
+            f"no worker serves task queue {QUEUE}; start one that reaches the "
+            f"cluster, with queues.serve: [{QUEUE}]"
         )
         assert condition(seen, "Ready") == "Unknown"
 
-        # It does not try again and again, which would fill its history: one task waits for a worker.
+        # It does not retry, which would fill its history: one task waits for a worker.
         await asyncio.sleep(4 * UNSERVED_AFTER.total_seconds())
         assert await world.on_the_queue("eu-1") == ["connect_cluster", "await_worker"]
 
@@ -163,14 +220,19 @@ async def test_a_cluster_whose_queue_nobody_serves_says_so_and_recovers_when_a_w
         await world.until("eu-1", "True", "ClusterRunning")
         await world.until_watched("eu-1")
 
-        # Connected, observed and then left alone, it must not go on to say what it was when it was last seen.
+        # The cluster was connected and observed, and then its workers left. It must not
+        # keep showing its last state.
         change(monkeypatch, "CONNECT", schedule_to_start_timeout=UNSERVED_AFTER)
         await world.lose_workers()
         seen = await world.until("eu-1", "Unknown", "WaitingForWorker")
-        assert "not watched since" in message(seen, "ClusterReady") or "no worker serves" in message(seen, "ClusterReady")
+        assert "not watched since" in message(
+            seen, "ClusterReady"
+        ) or "no worker serves" in message(seen, "ClusterReady")
         assert condition(seen, "Ready") == "Unknown"
         seen = await eventually(
-            lambda: world.describe("eu-1"), lambda seen: "no worker serves" in message(seen, "ClusterReady"), what="the reason"
+            lambda: world.describe("eu-1"),
+            lambda seen: "no worker serves" in message(seen, "ClusterReady"),
+            what="the reason",
         )
         change(monkeypatch, "CONNECT", schedule_to_start_timeout=as_users_have_it)
         world.start_workers(QUEUE)
@@ -178,28 +240,35 @@ async def test_a_cluster_whose_queue_nobody_serves_says_so_and_recovers_when_a_w
 
 
 @pytest.mark.testbed
-async def test_a_cluster_that_no_worker_has_a_slot_to_watch_is_not_taken_for_an_unserved_one() -> None:
+async def test_a_cluster_without_a_worker_slot_for_its_watch_is_not_reported_as_unserved() -> (
+    None
+):
     async with clusters() as world:
         world.start_workers(QUEUE, watches=1)
         await world.apply("eu-1")
-        # It is connected before it is watched, and the one that comes later could get the slot.
+        # A cluster connects before it is watched, and a later one could get the slot.
         await world.until_watched("eu-1")
         await world.apply("eu-2")
         seen = await world.until("eu-2", "Unknown", "WaitingForWorker")
-        assert f"no worker took the watch from task queue {QUEUE}-watch" in message(seen, "ClusterReady")
+        assert f"no worker accepted the watch on task queue {QUEUE}-watch" in message(
+            seen, "ClusterReady"
+        )
         assert "raise worker.maxConcurrentWatches" in message(seen, "ClusterReady")
-        # Not for want of a worker: it is connected, and what the other one is asked for goes on.
+        # A worker does exist: the cluster is connected, and the activities of the other
+        # cluster continue.
         await asyncio.sleep(2 * UNSERVED_AFTER.total_seconds())
-        assert "no worker serves" not in message(await world.describe("eu-2"), "ClusterReady")
+        assert "no worker serves" not in message(
+            await world.describe("eu-2"), "ClusterReady"
+        )
         assert condition(await world.describe("eu-1"), "ClusterReady") == "True"
 
-        # The slot of a cluster that is gone is taken by the one that waits.
+        # The waiting cluster takes the slot of the deleted one.
         await world.delete("eu-1")
         await world.until("eu-2", "True", "ClusterRunning")
 
 
 class PoolWithoutSecrets(IdlePool):
-    """Idle clusters, of which one has no Secret."""
+    """Idle clusters, one of which has no Secret."""
 
     async def at(self, connection: Connection) -> ClusterApi:
         if connection.cluster == "eu-2":
@@ -208,12 +277,14 @@ class PoolWithoutSecrets(IdlePool):
 
 
 @pytest.mark.testbed
-async def test_a_cluster_that_no_worker_has_a_slot_to_wait_for_waits_for_the_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_cluster_waits_for_a_worker_slot_to_wait_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(worker, "KubernetesPool", PoolWithoutSecrets)
     async with clusters() as world:
         world.start_workers(QUEUE, watches=1)
         await world.apply("eu-1")
-        # It is connected before it is watched, and the one that comes later could get the slot.
+        # A cluster connects before it is watched, and a later one could get the slot.
         await world.until_watched("eu-1")
         await world.apply("eu-2")
         await world.until("eu-2", "False", "CredentialsInvalid")
@@ -221,12 +292,22 @@ async def test_a_cluster_that_no_worker_has_a_slot_to_wait_for_waits_for_the_slo
         async def to_wait() -> list[str]:
             return await world.on_the_queue("eu-2", f"{QUEUE}-watch")
 
-        await eventually(to_wait, lambda seen: seen == ["await_connection", "await_worker"], what="the wait for a slot")
-        # Its Secret is not tried again and again meanwhile.
+        await eventually(
+            to_wait,
+            lambda seen: seen == ["await_connection", "await_worker"],
+            what="the wait for a slot",
+        )
+        # Meanwhile, its Secret is not read again and again.
         await asyncio.sleep(UNSERVED_AFTER.total_seconds())
         assert await world.on_the_queue("eu-2") == ["connect_cluster"]
         await world.delete("eu-1")
-        await eventually(to_wait, lambda seen: seen == ["await_connection", "await_worker", "await_connection"], what="the wait")
+        await eventually(
+            to_wait,
+            lambda seen: (
+                seen == ["await_connection", "await_worker", "await_connection"]
+            ),
+            what="the wait",
+        )
         assert await world.on_the_queue("eu-2") == ["connect_cluster"] * 2
 
 

@@ -1,4 +1,7 @@
-"""What a cluster takes while it is being deleted: annotations that say how, and nothing else. No server is needed."""
+"""A cluster under deletion accepts only annotations that control the deletion.
+
+These tests need no server.
+"""
 
 import asyncio
 from typing import Any
@@ -19,39 +22,75 @@ NAME = "prod"
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> InferenceClusterWorkflow:
-    """A cluster that is being deleted."""
+    """Return a cluster under deletion."""
     Serverless(monkeypatch, f"inferencecluster/{NAME}")
-    cluster = InferenceClusterWorkflow(a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", resource_version=7, manifest_version=5))
+    cluster = InferenceClusterWorkflow(
+        a_cluster(
+            deletion_timestamp="2026-01-01T00:00:00Z",
+            resource_version=7,
+            manifest_version=5,
+        )
+    )
     cluster.state.spec = dump(load(cluster.manifest()))["spec"]
     return cluster
 
 
-def changed(cluster: InferenceClusterWorkflow, annotations: dict[str, str], **more: Any) -> dict[str, Any]:
-    """Give the cluster's manifest with other annotations, and with more in its metadata."""
+def changed(
+    cluster: InferenceClusterWorkflow, annotations: dict[str, str], **more: Any
+) -> dict[str, Any]:
+    """Return the cluster's manifest with other annotations and additional metadata."""
     document = dump(load(cluster.manifest()))
-    metadata = {**document["metadata"], "annotations": {**cluster.state.annotations, **annotations}}
+    metadata = {
+        **document["metadata"],
+        "annotations": {**cluster.state.annotations, **annotations},
+    }
     return {**document, "metadata": metadata | more}
 
 
-def replace(cluster: InferenceClusterWorkflow, document: dict[str, Any], version: str = "") -> None:
-    message = Replace(request_id=str(len(cluster.state.requests)), by="ann", resource_version=version, manifest=document).wire()
+def replace(
+    cluster: InferenceClusterWorkflow, document: dict[str, Any], version: str = ""
+) -> None:
+    message = Replace(
+        request_id=str(len(cluster.state.requests)),
+        by="ann",
+        resource_version=version,
+        manifest=document,
+    ).wire()
     cluster.check_replace(message)
     InferenceClusterWorkflow.replace(cluster, message)
 
 
 @pytest.mark.parametrize("annotation", labels.TAKEN_WHILE_DELETING)
-def test_how_it_is_deleted_may_be_changed(cluster: InferenceClusterWorkflow, annotation: str) -> None:
+def test_deletion_annotations_can_be_changed(
+    cluster: InferenceClusterWorkflow, annotation: str
+) -> None:
     before = cluster.state.resource_version
-    # kubectl keeps beside it what it has applied, and the front who owns what.
-    replace(cluster, changed(cluster, {annotation: "true", labels.LAST_APPLIED: "{}", labels.MANAGED_FIELDS: "{}"}), "6")
+    # kubectl stores the applied manifest in an annotation, and the front stores managed
+    # fields.
+    replace(
+        cluster,
+        changed(
+            cluster,
+            {
+                annotation: "true",
+                labels.LAST_APPLIED: "{}",
+                labels.MANAGED_FIELDS: "{}",
+            },
+        ),
+        "6",
+    )
     assert cluster.state.annotations == {labels.STACK: "external", annotation: "true"}
-    assert cluster.state.events[-1].message == f"while it is being deleted: {annotation}"
+    assert (
+        cluster.state.events[-1].message == f"changed during the deletion: {annotation}"
+    )
     assert cluster.state.resource_version > before
     replace(cluster, changed(cluster, {annotation: "false"}))
     assert cluster.state.annotations[annotation] == "false"
 
 
-def test_nothing_else_is_changed_with_it_nor_by_itself(cluster: InferenceClusterWorkflow) -> None:
+def test_no_other_field_can_be_changed(
+    cluster: InferenceClusterWorkflow,
+) -> None:
     wanted = changed(cluster, {labels.ABANDON: "true"})
     pool = {**wanted["spec"]["nodePools"][0], "nodeCount": 3}
     refused = [
@@ -68,18 +107,28 @@ def test_nothing_else_is_changed_with_it_nor_by_itself(cluster: InferenceCluster
         replace(cluster, wanted, "4")
     replace(cluster, wanted)
     with pytest.raises(Conflict, match="is being deleted"):
-        replace(cluster, changed(cluster, {}) | {"metadata": {"name": NAME, "annotations": {labels.STACK: "external"}}})
+        replace(
+            cluster,
+            changed(cluster, {})
+            | {"metadata": {"name": NAME, "annotations": {labels.STACK: "external"}}},
+        )
     assert cluster.state.annotations[labels.ABANDON] == "true"
 
 
-def test_a_class_whose_first_run_is_new_to_it_is_unregistered_from_all_the_same(
+def test_a_class_with_an_unknown_first_run_is_unregistered_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     temporal = Serverless(monkeypatch, f"inferencecluster/{NAME}")
     temporal.results = {"signal_many": SignalBatchResult()}
-    cluster = InferenceClusterWorkflow(a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", registered_classes=["h100-8x"]))
+    cluster = InferenceClusterWorkflow(
+        a_cluster(
+            deletion_timestamp="2026-01-01T00:00:00Z", registered_classes=["h100-8x"]
+        )
+    )
     # The first resync of a cluster knows no run of a class yet.
     cluster.on_receivers_lost(["inferenceclass/h100-8x"])
     asyncio.run(cluster.classes.unregister_all())
     sent = [request for _, order in temporal.executed for request in order.signals]
-    assert [(each.workflow_id, each.signal, each.payload["used"]) for each in sent] == [("inferenceclass/h100-8x", "class_wanted", False)]
+    assert [(each.workflow_id, each.signal, each.payload["used"]) for each in sent] == [
+        ("inferenceclass/h100-8x", "class_wanted", False)
+    ]

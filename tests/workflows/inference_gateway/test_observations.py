@@ -6,7 +6,7 @@ import pytest
 
 from api_types.messages.gateway_work import ControlObserved, ObservedGateway
 from api_types.messages.routing import TimeoutSupport
-from api_types.messages.versions import ObservationVersion, Version
+from api_types.messages.versions import MessageVersion, ObservationVersion
 from tests.workflows.environment.serverless import Serverless
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.workflow import InferenceGatewayWorkflow
@@ -70,10 +70,16 @@ def test_an_observation_of_the_control_cluster_is_stored(
     events: list[str],
 ) -> None:
     Serverless(monkeypatch, "inferencegateway/default")
-    gateway = InferenceGatewayWorkflow(GatewayState(uid="u", spec={"backend": "Traefik"}))
-    newest = Version(uid="g", sequence=2)
+    gateway = InferenceGatewayWorkflow(
+        GatewayState(uid="u", spec={"backend": "Traefik"})
+    )
+    newest = MessageVersion(uid="g", sequence=2)
     gateway.state.observed_version = ObservationVersion(run=newest, sequence=4)
     gateway.state.observed = before
     gateway.control_observed(received)
     recorded = [event.reason for event in gateway.state.events]
-    assert (gateway.state.observed, gateway.state.connects, recorded) == (stored, connects, events)
+    assert (gateway.state.observed, gateway.state.connects, recorded) == (
+        stored,
+        connects,
+        events,
+    )

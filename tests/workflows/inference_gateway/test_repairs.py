@@ -1,37 +1,58 @@
-"""How a gateway that is not accepted is repaired: the workflow outside Temporal."""
+"""Repairing a gateway that is not accepted, with the workflow outside Temporal."""
 
 from datetime import datetime, timedelta
 
 import pytest
-from temporalio import workflow
 
 from api_types.messages.gateway_work import InstallStepResult, ObservedGateway
 from tests.workflows.environment.serverless import NOW, Serverless
 from workflows.entity import backoff
 from workflows.inference_gateway.state import GatewayState
-from workflows.inference_gateway.workflow import STEP_AT_LAST, STEP_CHECKS_FIRST, STEP_FIRST, STEP_LATER, InferenceGatewayWorkflow
+from workflows.inference_gateway.workflow import (
+    STEP_AT_LAST,
+    STEP_CHECKS_FIRST,
+    STEP_FIRST,
+    STEP_LATER,
+    InferenceGatewayWorkflow,
+)
 
 NOT_ACCEPTED = ObservedGateway(reachable=True, accepted=False, message="not accepted")
 
 
 def a_gateway(**state: object) -> InferenceGatewayWorkflow:
     spec = {"backend": "Traefik", "traefik": {"version": "39.0.0"}}
-    return InferenceGatewayWorkflow(GatewayState.model_validate({"uid": "u", "spec": spec, "connected": True, **state}))
+    return InferenceGatewayWorkflow(
+        GatewayState.model_validate(
+            {"uid": "u", "spec": spec, "connected": True, **state}
+        )
+    )
 
 
 @pytest.mark.parametrize(
     ("repairs", "pauses"),
     [
         (0, [STEP_LATER] * 6),
-        (1, [STEP_LATER, 2 * STEP_LATER, 4 * STEP_LATER, 8 * STEP_LATER, STEP_AT_LAST, STEP_AT_LAST]),
+        (
+            1,
+            [
+                STEP_LATER,
+                2 * STEP_LATER,
+                4 * STEP_LATER,
+                8 * STEP_LATER,
+                STEP_AT_LAST,
+                STEP_AT_LAST,
+            ],
+        ),
     ],
     ids=["the first installation", "a repair"],
 )
-async def test_the_steps_of_a_repair_that_does_not_help_are_taken_ever_more_rarely(
+async def test_an_ineffective_repair_is_repeated_ever_more_rarely(
     monkeypatch: pytest.MonkeyPatch, repairs: int, pauses: list[timedelta]
 ) -> None:
     serverless = Serverless(monkeypatch, "inferencegateway/default")
-    serverless.results["run_install_step"] = InstallStepResult(done=False, message="not accepted")
+    serverless.results["run_install_step"] = InstallStepResult(
+        done=False, message="not accepted"
+    )
     gateway, found = a_gateway(repairs=repairs), list[timedelta]()
     for _ in range(STEP_CHECKS_FIRST + len(pauses) - 1):
         assert not await gateway.install()
@@ -41,15 +62,10 @@ async def test_the_steps_of_a_repair_that_does_not_help_are_taken_ever_more_rare
     assert found == [STEP_FIRST] * (STEP_CHECKS_FIRST - 1) + pauses
 
 
-def test_a_repair_that_a_worker_of_before_did_not_record_is_begun_in_the_same_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installed_gateway_that_is_not_accepted_is_repaired_after_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "inferencegateway/default")
-    known, replays = dict[str, bool](), True
-    # As Temporal does: what was off once stays so until the run ends.
-    monkeypatch.setattr(workflow, "patched", lambda name: known.setdefault(name, not replays))
     gateway = a_gateway(installed="d", observed=NOT_ACCEPTED)
-    for _ in range(2):
-        gateway.conclude()
-        assert not gateway.state.repair_at
-    replays = False
     gateway.conclude()
     assert gateway.state.repair_at == (NOW + backoff.after_retries(0)).isoformat()

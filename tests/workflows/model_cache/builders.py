@@ -1,4 +1,4 @@
-"""A cluster, an artifact on it and what its observer reports, for the tests of a cache's decisions."""
+"""A cluster, an artifact on it and its observer's reports, for tests of a cache's decisions."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,23 +7,35 @@ from api_types.messages.caches import CacheSite
 from api_types.messages.cluster_work import Connection
 from api_types.messages.observations import ObservedCache, ObservedJob, ObservedVolume
 from workflows.model_cache.spec import DesiredStaging
-from workflows.model_cache.state import ClusterStaging, Copy
+from workflows.model_cache.state import CacheCopy, ClusterStaging
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(minutes=5)
 CONNECTION = Connection(cluster="eu-1", namespace="modelplane-system", name="eu-1")
-DESIRED = DesiredStaging(artifact_key="key-1", claim="claim-1", revision="c1", generation=1, match_labels={"tier": "gold"})
+DESIRED = DesiredStaging(
+    artifact_key="key-1",
+    claim="claim-1",
+    revision="c1",
+    generation=1,
+    match_labels={"tier": "gold"},
+)
 
 
 def a_site(name: str = "eu-1", **fields: Any) -> CacheSite:
-    """A connected cluster of the gold tier, with a class for caches."""
-    plain = {"uid": "u", "sequence": 1, "labels": {"tier": "gold"}, "connection": CONNECTION, "storage_class_name": "rwx"}
+    """Return a connected cluster of the gold tier, with a storage class for caches."""
+    plain = {
+        "uid": "u",
+        "sequence": 1,
+        "labels": {"tier": "gold"},
+        "connection": CONNECTION,
+        "storage_class_name": "rwx",
+    }
     return CacheSite(name=name, **{**plain, **fields})
 
 
-def a_copy(**fields: Any) -> Copy:
-    """An artifact as it was applied, with a Job under way."""
-    return Copy(
+def a_copy(**fields: Any) -> CacheCopy:
+    """Return an applied artifact with a running Job."""
+    return CacheCopy(
         **{
             "artifact_key": "key-1",
             "claim": "claim-1",
@@ -36,20 +48,40 @@ def a_copy(**fields: Any) -> Copy:
     )
 
 
-def ready(**fields: Any) -> Copy:
+def ready(**fields: Any) -> CacheCopy:
     return a_copy(**{"ready_at": "2026-01-01T00:00:00Z", **fields})
 
 
-def failed(code: int = 1, **fields: Any) -> Copy:
-    return a_copy(**{"failed_job_uid": "j1", "exit_code": code, "failure": "why", "retry_at": "2026-01-01T00:01:00Z", **fields})
+def failed(code: int = 1, **fields: Any) -> CacheCopy:
+    return a_copy(
+        **{
+            "failed_job_uid": "j1",
+            "exit_code": code,
+            "failure": "why",
+            "retry_at": "2026-01-01T00:01:00Z",
+            **fields,
+        }
+    )
 
 
-def a_staging(*copies: Copy, **fields: Any) -> ClusterStaging:
+def a_staging(*copies: CacheCopy, **fields: Any) -> ClusterStaging:
     return ClusterStaging(**{"site": a_site(), "copies": list(copies), **fields})
 
 
-def observed(*, phase: str = "Bound", job: str = "", uid: str = "j1", digest: str = "d", **more: Any) -> ObservedCache:
-    """A volume claim in a phase (empty: none), and a Job in a state (empty: none)."""
-    volumes = [ObservedVolume(claim="claim-1", phase=phase, digest=digest)] if phase else []
+def observed(
+    *,
+    phase: str = "Bound",
+    job: str = "",
+    uid: str = "j1",
+    digest: str = "d",
+    **more: Any,
+) -> ObservedCache:
+    """Return an observation of a volume claim in this phase ("".
+
+    None) and a Job in this state ("": none).
+    """
+    volumes = (
+        [ObservedVolume(claim="claim-1", phase=phase, digest=digest)] if phase else []
+    )
     jobs = [ObservedJob(claim="claim-1", uid=uid, state=job, **more)] if job else []
     return ObservedCache(cluster="eu-1", volumes=volumes, jobs=jobs)

@@ -1,4 +1,4 @@
-"""Events of a cache count the clusters that are selected. No server is needed."""
+"""Events of a cache count the selected clusters. These tests need no server."""
 
 import pytest
 
@@ -7,8 +7,16 @@ from tests.workflows.model_cache.builders import a_copy, a_site, a_staging, read
 from workflows.model_cache.state import CacheState, ClusterStaging
 from workflows.model_cache.workflow import ModelCacheWorkflow
 
-SPEC = {"source": "HuggingFace", "huggingFace": {"repo": "example/model"}, "clusterSelector": {"matchLabels": {"tier": "gold"}}}
-UNSELECTED = a_staging(ready(), site=a_site("us-1", labels={"tier": "iron"}), unselected_since="2026-01-01T00:00:00Z")
+SPEC = {
+    "source": "HuggingFace",
+    "huggingFace": {"repo": "example/model"},
+    "clusterSelector": {"matchLabels": {"tier": "gold"}},
+}
+UNSELECTED = a_staging(
+    ready(),
+    site=a_site("us-1", labels={"tier": "iron"}),
+    unselected_since="2026-01-01T00:00:00Z",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -21,17 +29,20 @@ def a_cache(**stagings: ClusterStaging) -> ModelCacheWorkflow:
 
 
 def updated(cache: ModelCacheWorkflow) -> list[tuple[str, str]]:
-    """The events after another pass."""
+    """Return the events after another pass."""
     cache.update_conditions("example/model")
     return [(event.reason, event.message) for event in cache.state.events]
 
 
-def test_a_cluster_that_is_not_selected_counts_neither_as_staging_nor_as_staged() -> None:
+def test_an_unselected_cluster_counts_neither_as_staging_nor_as_staged() -> None:
     cache = a_cache(eu=a_staging(a_copy()), us=UNSELECTED)
     begun = ("Staging", "Staging example/model to 1 clusters: eu-1")
     assert updated(cache) == [begun]
     cache.state.stagings["eu"].copies = [ready()]
-    assert updated(cache) == [begun, ("Staged", "example/model is staged on all 1 clusters")]
+    assert updated(cache) == [
+        begun,
+        ("Staged", "example/model is staged on all 1 clusters"),
+    ]
 
 
 def test_staging_is_announced_when_there_is_a_cluster_to_stage_on() -> None:

@@ -1,18 +1,46 @@
-"""A reference that could not be resolved: one cluster stages it, and what its volume holds is staged on the others (wkl-85)."""
+"""A cache with an unresolved reference.
+
+One cluster stages it first, and the other clusters stage the commit found in its
+volume.
+"""
 
 from datetime import timedelta
 
 import pytest
 
-from tests.workflows.model_cache.builders import DESIRED, NOW, a_copy, a_site, a_staging, failed, observed, ready
+from tests.workflows.model_cache.builders import (
+    DESIRED,
+    NOW,
+    a_copy,
+    a_site,
+    a_staging,
+    failed,
+    observed,
+    ready,
+)
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
 from workflows.model_cache.observation import record_observation
-from workflows.model_cache.plan import FIRST_CLUSTER_TURN, first_to_stage, next_check, next_step
+from workflows.model_cache.plan import (
+    FIRST_CLUSTER_TURN,
+    first_to_stage,
+    next_check,
+    next_step,
+)
 from workflows.model_cache.results import begin_turn, update_selection
-from workflows.model_cache.revision import Revision
-from workflows.model_cache.spec import artifact_of, desired_staging, key_of, reference_of
-from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision
+from workflows.model_cache.revision import RevisionResolver
+from workflows.model_cache.spec import (
+    artifact_of,
+    desired_staging,
+    key_of,
+    reference_of,
+)
+from workflows.model_cache.state import (
+    CacheCopy,
+    CacheState,
+    ClusterStaging,
+    PinnedRevision,
+)
 
 COMMIT = "1" * 40
 DIGEST = f"sha256:{'2' * 64}"
@@ -21,67 +49,107 @@ READY_AT = "2026-01-01T00:00:00Z"
 
 
 def fleet(**stagings: ClusterStaging) -> dict[str, ClusterStaging]:
-    """Clusters of the gold tier by name."""
+    """Return clusters of the gold tier by name."""
     for name, staging in stagings.items():
         staging.site = staging.site.model_copy(update={"name": name})
     return stagings
 
 
-def literal(**fields: object) -> Copy:
+def literal(**fields: object) -> CacheCopy:
     return a_copy(**{"literal": True, **fields})
 
 
 CASES = [
     ("the first by name", fleet(b=a_staging(), a=a_staging()), "a"),
-    ("one that can stage", fleet(a=a_staging(site=a_site(storage_class_name="")), b=a_staging()), "b"),
-    ("one that the selector matches", fleet(a=a_staging(site=a_site(labels={})), b=a_staging()), "b"),
-    ("the one that has begun", fleet(a=a_staging(), b=a_staging(literal())), "b"),
-    ("another one when its download failed", fleet(a=a_staging(failed(literal=True)), b=a_staging()), "b"),
-    ("one that may try again before one that may not", fleet(a=a_staging(failed(42, literal=True)), b=a_staging(failed(1))), "b"),
+    (
+        "a cluster that can stage",
+        fleet(a=a_staging(site=a_site(storage_class_name="")), b=a_staging()),
+        "b",
+    ),
+    (
+        "a cluster that the selector matches",
+        fleet(a=a_staging(site=a_site(labels={})), b=a_staging()),
+        "b",
+    ),
+    ("the cluster that has started", fleet(a=a_staging(), b=a_staging(literal())), "b"),
+    (
+        "another one when its download failed",
+        fleet(a=a_staging(failed(literal=True)), b=a_staging()),
+        "b",
+    ),
+    (
+        "a retryable cluster before a permanently failed one",
+        fleet(a=a_staging(failed(42, literal=True)), b=a_staging(failed(1))),
+        "b",
+    ),
     ("none to wait for", fleet(a=a_staging(site=a_site(storage_class_name=""))), ""),
-    ("the complete one, whose pod is observed in a moment", fleet(a=a_staging(), b=a_staging(ready(literal=True))), "b"),
-    ("no one, where a volume of an earlier release says nothing", fleet(a=a_staging(), b=a_staging(ready())), ""),
+    (
+        "the complete one, whose pod is observed in a moment",
+        fleet(a=a_staging(), b=a_staging(ready(literal=True))),
+        "b",
+    ),
+    (
+        "none, if a volume of an earlier release has no commit",
+        fleet(a=a_staging(), b=a_staging(ready())),
+        "",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("stagings", "expected"), [case[1:] for case in CASES], ids=[f"wkl-85 {case[0]}" for case in CASES])
-def test_who_is_first(stagings: dict[str, ClusterStaging], expected: str) -> None:
+@pytest.mark.parametrize(
+    ("stagings", "expected"),
+    [case[1:] for case in CASES],
+    ids=[case[0] for case in CASES],
+)
+def test_the_choice_of_the_first_cluster(
+    stagings: dict[str, ClusterStaging], expected: str
+) -> None:
     assert first_to_stage(stagings, WRITTEN, NOW) == expected
-    assert first_to_stage(stagings, DESIRED, NOW) == "", "a pinned revision is staged everywhere at once"
+    assert first_to_stage(stagings, DESIRED, NOW) == "", (
+        "a pinned revision is staged everywhere at once"
+    )
     assert first_to_stage(stagings, WRITTEN._replace(deleting=True), NOW) == ""
 
 
-def test_wkl_85_a_volume_that_never_says_its_commit_holds_nobody_up() -> None:
+def test_a_volume_without_a_commit_delays_no_cluster() -> None:
     clusters = fleet(a=a_staging(), b=a_staging(ready(literal=True)))
     assert first_to_stage(clusters, WRITTEN, NOW + timedelta(seconds=30)) == ""
 
 
-def test_wkl_85_a_cluster_that_is_not_the_first_stages_nothing_and_asks_for_no_time() -> None:
+def test_another_cluster_stages_nothing_and_needs_no_timer() -> None:
     for staging in (a_staging(), a_staging(failed(literal=True))):
         before = list(staging.copies)
         update_selection(staging, WRITTEN, NOW, "us-1")
         assert (staging.awaits, staging.copies) == ("us-1", before)
-        assert next_step(staging, WRITTEN, frozenset(), NOW + timedelta(hours=1)) is None
+        assert (
+            next_step(staging, WRITTEN, frozenset(), NOW + timedelta(hours=1)) is None
+        )
         assert next_check(staging, frozenset(), NOW) is None
     update_selection(staging, WRITTEN, NOW, "eu-1")
     assert staging.awaits == ""
     assert next_step(staging, WRITTEN, frozenset(), NOW + timedelta(hours=1))
 
 
-def test_wkl_85_the_first_cluster_stages_the_reference_as_it_is_written() -> None:
+def test_the_first_cluster_stages_the_reference_as_it_is_written() -> None:
     staging = a_staging()
     update_selection(staging, WRITTEN, NOW, "eu-1")
-    assert [(copy.literal, copy.revision) for copy in staging.copies] == [(True, "main")]
+    assert [(copy.literal, copy.revision) for copy in staging.copies] == [
+        (True, "main")
+    ]
     update_selection(other := a_staging(), DESIRED, NOW)
     assert [(copy.literal, copy.revision) for copy in other.copies] == [(False, "c1")]
 
 
-def test_wkl_85_the_commit_of_a_complete_job_is_recorded_also_when_its_pod_is_observed_after_it() -> None:
+def test_the_commit_of_a_complete_job_is_recorded_even_if_its_pod_is_observed_later() -> (
+    None
+):
     staging = a_staging(literal(cleaned_up=False))
     (copy,) = staging.copies
     record_observation(staging, observed(job="Complete"), NOW)
     assert (copy.ready_at, copy.commit) == (READY_AT, "")
-    assert next_step(staging, WRITTEN, frozenset(), NOW) is None, "the Job stays until its pod has said it"
+    assert next_step(staging, WRITTEN, frozenset(), NOW) is None, (
+        "the Job stays until its pod has said it"
+    )
     assert next_check(staging, frozenset(), NOW) == NOW + timedelta(seconds=30)
     record_observation(staging, observed(job="Complete", commit=COMMIT), NOW)
     assert copy.commit == COMMIT
@@ -90,21 +158,38 @@ def test_wkl_85_the_commit_of_a_complete_job_is_recorded_also_when_its_pod_is_ob
     assert step.kind == "clean_up"
 
 
-def test_wkl_85_the_volume_of_the_first_cluster_is_that_of_the_pinned_revision() -> None:
+def test_the_volume_of_the_first_cluster_counts_for_the_pinned_revision() -> None:
     staging = a_staging(ready(literal=True, commit=COMMIT, pinned_key="key-of-commit"))
-    update_selection(staging, DESIRED._replace(artifact_key="key-of-commit", claim="claim-2", revision=COMMIT), NOW)
+    update_selection(
+        staging,
+        DESIRED._replace(
+            artifact_key="key-of-commit", claim="claim-2", revision=COMMIT
+        ),
+        NOW,
+    )
     assert [copy.claim for copy in staging.copies] == ["claim-1"]
 
 
-def test_wkl_90_a_lost_volume_of_the_first_cluster_is_filled_with_the_pinned_revision() -> None:
+def test_a_lost_volume_of_the_first_cluster_is_filled_with_the_pinned_revision() -> (
+    None
+):
     staging = a_staging(ready(literal=True, commit=COMMIT, pinned_key="key-of-commit"))
     assert record_observation(staging, observed(phase=""), NOW)
-    update_selection(staging, DESIRED._replace(artifact_key="key-of-commit", claim="claim-2", revision=COMMIT), NOW)
-    assert [(copy.claim, copy.literal) for copy in staging.copies] == [("claim-2", False), ("claim-1", True)]
+    update_selection(
+        staging,
+        DESIRED._replace(
+            artifact_key="key-of-commit", claim="claim-2", revision=COMMIT
+        ),
+        NOW,
+    )
+    assert [(copy.claim, copy.literal) for copy in staging.copies] == [
+        ("claim-2", False),
+        ("claim-1", True),
+    ]
 
 
 def firsts(stagings: dict[str, ClusterStaging], hours: int) -> list[str]:
-    """Who is first, hour by hour."""
+    """Return the first cluster of each hour."""
     found = []
     for passed in range(hours):
         now = NOW + passed * FIRST_CLUSTER_TURN
@@ -113,12 +198,19 @@ def firsts(stagings: dict[str, ClusterStaging], hours: int) -> list[str]:
     return found
 
 
-def test_wkl_85_a_first_cluster_whose_download_never_ends_is_followed_by_the_next_and_then_by_each_again() -> None:
+def test_the_turn_passes_to_the_next_cluster_when_a_download_never_ends() -> None:
     stuck = a_staging(literal(), error=Failure("ClusterUnreachable", "silence"))
-    assert firsts(fleet(a=stuck, b=a_staging(), c=a_staging()), 6) == ["a", "b", "c", "a", "b", "c"]
+    assert firsts(fleet(a=stuck, b=a_staging(), c=a_staging()), 6) == [
+        "a",
+        "b",
+        "c",
+        "a",
+        "b",
+        "c",
+    ]
 
 
-def test_wkl_85_the_turn_of_the_first_cluster_lasts_until_its_end_and_is_not_begun_anew_by_each_pass() -> None:
+def test_the_turn_of_the_first_cluster_is_not_restarted_by_each_pass() -> None:
     clusters = fleet(a=a_staging(), b=a_staging())
     for minutes in (0, 1, 59):
         now = NOW + timedelta(minutes=minutes)
@@ -127,16 +219,19 @@ def test_wkl_85_the_turn_of_the_first_cluster_lasts_until_its_end_and_is_not_beg
     assert first_to_stage(clusters, WRITTEN, NOW + timedelta(minutes=60)) == "b"
 
 
-def test_wkl_85_one_whose_download_fails_in_its_turn_may_have_another_turn() -> None:
+def test_a_cluster_whose_download_failed_in_its_turn_may_have_another_turn() -> None:
     clusters = fleet(a=a_staging(), b=a_staging())
     begin_turn(clusters, first_to_stage(clusters, WRITTEN, NOW), NOW)
     clusters["a"].copies = [failed(literal=True)]
     assert first_to_stage(clusters, WRITTEN, NOW + timedelta(minutes=1)) == "b"
     begin_turn(clusters, "b", NOW + timedelta(minutes=1))
-    assert (clusters["a"].turn_began, clusters["b"].turn_began) == ("", "2026-01-01T00:01:00Z")
+    assert (clusters["a"].turn_began, clusters["b"].turn_began) == (
+        "",
+        "2026-01-01T00:01:00Z",
+    )
 
 
-def test_wkl_85_when_the_revision_is_known_nobody_has_had_a_turn() -> None:
+def test_turns_are_forgotten_when_the_revision_is_known() -> None:
     clusters = fleet(a=a_staging(), b=a_staging())
     assert firsts(clusters, 2) == ["a", "b"]
     later = NOW + 5 * FIRST_CLUSTER_TURN
@@ -144,7 +239,7 @@ def test_wkl_85_when_the_revision_is_known_nobody_has_had_a_turn() -> None:
     assert [each.turn_began for each in clusters.values()] == ["", ""]
 
 
-def test_wkl_85_what_the_former_first_cluster_has_begun_goes_on_and_may_say_the_revision_too() -> None:
+def test_a_former_first_cluster_continues_and_may_report_the_revision_too() -> None:
     staging = a_staging(literal())
     update_selection(staging, WRITTEN, NOW, "us-1")
     assert next_step(staging, WRITTEN, frozenset(), NOW) is None
@@ -153,24 +248,57 @@ def test_wkl_85_what_the_former_first_cluster_has_begun_goes_on_and_may_say_the_
 
 
 SOURCES: dict[str, tuple[dict[str, object], str]] = {
-    "HuggingFace": ({"source": "HuggingFace", "huggingFace": {"repo": "acme/m", "revision": "main", "sizeGiB": 1}}, COMMIT),
-    "OCI": ({"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 1}}, DIGEST),
-    "S3": ({"source": "S3", "s3": {"bucket": "models", "region": "eu-central-1", "sizeGiB": 1}}, DIGEST),
+    "HuggingFace": (
+        {
+            "source": "HuggingFace",
+            "huggingFace": {"repo": "acme/m", "revision": "main", "sizeGiB": 1},
+        },
+        COMMIT,
+    ),
+    "OCI": (
+        {"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 1}},
+        DIGEST,
+    ),
+    "S3": (
+        {
+            "source": "S3",
+            "s3": {"bucket": "models", "region": "eu-central-1", "sizeGiB": 1},
+        },
+        DIGEST,
+    ),
 }
 
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("said", [COMMIT, DIGEST])
-def test_what_is_no_revision_of_the_source_is_pinned_for_no_cluster(source: str, said: str) -> None:
-    """A cluster says what its volume holds; all others are told to stage that, and could not even read it."""
+def test_an_invalid_revision_is_pinned_for_no_cluster(source: str, said: str) -> None:
+    """A cluster reports its volume's revision.
+
+    All others must stage that revision, and could not even parse it.
+    """
     spec, possible = SOURCES[source]
     state = CacheState(uid="u", spec=spec)
     written = key_of("ml", "m", state)
-    state.stagings = fleet(a=a_staging(ready(literal=True, artifact_key=written, commit=said)), b=a_staging())
-    state.pin = PinnedRevision(reference=reference_of(artifact_of("ml", "m", state)), problem="refused", final=True)
-    context = EntityContext("ModelCache", state, lambda: None, "ModelCache/ml/m", lambda: NOW + timedelta(minutes=5))
-    Revision(context).learn()
+    state.stagings = fleet(
+        a=a_staging(ready(literal=True, artifact_key=written, commit=said)),
+        b=a_staging(),
+    )
+    state.pin = PinnedRevision(
+        reference=reference_of(artifact_of("ml", "m", state)),
+        problem="refused",
+        final=True,
+    )
+    context = EntityContext(
+        "ModelCache",
+        state,
+        lambda: None,
+        "ModelCache/ml/m",
+        lambda: NOW + timedelta(minutes=5),
+    )
+    RevisionResolver(context).learn()
     assert state.pin.revision == (said if said == possible else "")
     desired = desired_staging("ml", "m", state)
     assert desired
-    assert first_to_stage(state.stagings, desired, context.moment()) == "", "no other cluster waits for it"
+    assert first_to_stage(state.stagings, desired, context.moment()) == "", (
+        "no other cluster waits for it"
+    )

@@ -1,4 +1,4 @@
-"""A cache and a cluster that does not answer its query, or not in a way that the cache can read."""
+"""A cache and a cluster that does not answer its query, or sends an unreadable answer."""
 
 from api_types import names
 from api_types.messages.caches import CacheSite
@@ -11,7 +11,7 @@ LATE = names.workflow_id("InferenceCluster", "", "us")
 
 
 @on_a_virtual_loop
-async def test_a_cluster_that_answers_no_survey_is_asked_for_a_report_once() -> None:
+async def test_a_cluster_that_answers_no_survey_is_requested_to_report_once() -> None:
     async with virtual_plane() as plane:
         await plane.apply(a_class())
         for name in ("eu", "us"):
@@ -33,7 +33,7 @@ async def test_a_cluster_that_answers_no_survey_is_asked_for_a_report_once() -> 
         assert requests.count(None) == 1, "those of the scheduler have an epoch"
 
 
-def test_an_answer_of_a_cluster_that_cannot_be_read_is_left_out() -> None:
+def test_an_unreadable_answer_of_a_cluster_is_left_out() -> None:
     site = CacheSite(name="eu", uid="u", sequence=1)
     answers = {"inferencecluster/eu": site.wire(), "inferencecluster/us": ["x"]}
     assert read_sites(answers) == {"inferencecluster/eu": site}

@@ -1,32 +1,47 @@
-"""What a cache concludes from the volumes and Jobs that an observer reports (spec/workloads.md 5.5 to 5.9)."""
+"""The conclusions of a cache from observed volumes and Jobs."""
 
 from datetime import datetime, timedelta
 
 import pytest
 
 from api_types.messages.observations import ObservedCache
-from tests.workflows.model_cache.builders import DESIRED, LATER, NOW, a_copy, a_staging, observed, ready
+from tests.workflows.model_cache.builders import (
+    DESIRED,
+    LATER,
+    NOW,
+    a_copy,
+    a_staging,
+    observed,
+    ready,
+)
 from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import next_step
 
 
-def test_wkl_89_a_bound_volume_and_a_complete_job_make_an_artifact_ready() -> None:
+def test_a_bound_volume_and_a_complete_job_make_an_artifact_ready() -> None:
     staging = a_staging(a_copy())
     assert record_observation(staging, observed(job="Complete"), NOW) == []
     assert staging.copies[0].ready_at == "2026-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    "what", [observed(phase="Pending", job="Complete"), observed(job="Complete", uid="another"), observed(job="Running")]
+    "what",
+    [
+        observed(phase="Pending", job="Complete"),
+        observed(job="Complete", uid="another"),
+        observed(job="Running"),
+    ],
 )
-def test_anything_less_does_not(what: ObservedCache) -> None:
+def test_an_incomplete_artifact_is_not_ready(what: ObservedCache) -> None:
     staging = a_staging(a_copy())
     record_observation(staging, what, NOW)
     assert staging.copies[0].ready_at == ""
 
 
 @pytest.mark.parametrize("phase", ["", "Lost", "Pending", "Terminating"])
-def test_wkl_90_an_artifact_whose_volume_is_lost_is_not_ready_any_more(phase: str) -> None:
+def test_an_artifact_with_a_lost_volume_is_not_ready(
+    phase: str,
+) -> None:
     staging = a_staging(ready())
     (loss,) = record_observation(staging, observed(phase=phase), NOW)
     assert "is filled again" in loss
@@ -39,20 +54,31 @@ def test_an_observation_older_than_the_last_apply_proves_no_loss() -> None:
     assert staging.copies[0].ready_at
 
 
-def test_wkl_92_a_failure_is_kept_with_its_reason_and_the_wait_grows() -> None:
+def test_a_failure_is_kept_with_its_reason_and_the_backoff_grows() -> None:
     waits = []
     for attempt in range(1, 8):
         staging = a_staging(a_copy(attempts=attempt))
-        record_observation(staging, observed(job="Failed", exit_code=1, message="the hub answered 503"), NOW)
-        waits.append((datetime.fromisoformat(staging.copies[0].retry_at) - NOW).total_seconds() / 60)
+        record_observation(
+            staging,
+            observed(job="Failed", exit_code=1, message="the hub answered 503"),
+            NOW,
+        )
+        waits.append(
+            (datetime.fromisoformat(staging.copies[0].retry_at) - NOW).total_seconds()
+            / 60
+        )
         assert staging.copies[0].failed
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_wkl_92_an_exit_code_that_is_reported_after_the_failure_still_counts() -> None:
+def test_an_exit_code_reported_after_the_failure_still_counts() -> None:
     staging = a_staging(a_copy())
     record_observation(staging, observed(job="Failed"), NOW)
-    record_observation(staging, observed(job="Failed", exit_code=42, message="gone"), NOW + timedelta(seconds=1))
+    record_observation(
+        staging,
+        observed(job="Failed", exit_code=42, message="gone"),
+        NOW + timedelta(seconds=1),
+    )
     assert (staging.copies[0].exit_code, staging.copies[0].failure) == (42, "gone")
     assert next_step(staging, DESIRED, frozenset(), LATER) is None
 
@@ -66,7 +92,7 @@ def test_a_job_that_a_user_deleted_is_created_again() -> None:
     assert (step.kind, step.hydrate) == ("stage", True)
 
 
-def test_a_job_that_was_not_observed_yet_does_not_count_as_deleted() -> None:
+def test_a_job_without_an_observation_does_not_count_as_deleted() -> None:
     staging = a_staging(a_copy())
     record_observation(staging, observed(), NOW)
     assert staging.copies[0].job_uid == "j1"

@@ -1,4 +1,7 @@
-"""A cluster that does not answer costs a cache no further surveys, and is staged on as soon as it answers again; on a real Temporal."""
+"""A silent cluster costs a cache no further surveys, and is staged on as soon as it answers again.
+
+These tests use a real Temporal server.
+"""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +16,12 @@ from activities.messaging.search_attributes import identity_at_start
 from api_types import names
 from api_types.messages.entities import RetryNow, SetSpec
 from tests.workflows.environment.harness import ControlPlane, a_cache, eventually
-from tests.workflows.environment.simulated_clusters import a_class, a_cluster, activities_scheduled, simulated_plane
+from tests.workflows.environment.simulated_clusters import (
+    a_class,
+    a_cluster,
+    activities_scheduled,
+    simulated_plane,
+)
 from workflows import registry
 from workflows.model_cache.clusters import SURVEYS
 
@@ -55,11 +63,15 @@ async def apply_apart(plane: ControlPlane, cluster: str) -> None:
     )
 
 
-async def test_a_silent_cluster_is_not_surveyed_again_and_again_and_its_return_is_noticed_at_once() -> None:
+async def test_a_silent_cluster_is_surveyed_once_and_its_return_is_noticed_at_once() -> (
+    None
+):
     async with simulated_plane() as plane:
 
         async def surveys() -> int:
-            return (await activities_scheduled(plane, "ModelCache", "qwen", "ml")).count("survey")
+            return (
+                await activities_scheduled(plane, "ModelCache", "qwen", "ml")
+            ).count("survey")
 
         with ThreadPoolExecutor() as threads:
             await plane.apply(a_class())
@@ -71,17 +83,27 @@ async def test_a_silent_cluster_is_not_surveyed_again_and_again_and_its_return_i
             await plane.apply(a_cache("qwen", "ml", "acme/qwen"))
             seen = await plane.ready("ModelCache", "qwen", "ml")
             assert [row["name"] for row in seen["status"]["clusters"]] == ["eu"]
-            await eventually(surveys, lambda count: count == SURVEYS, what="all surveys for this spec")
-            # Further passes, in each of which the fleet would be surveyed again if that were not done yet.
+            await eventually(
+                surveys,
+                lambda count: count == SURVEYS,
+                what="all surveys for this spec",
+            )
+            # Further passes. Each would survey the fleet again if the first survey did
+            # not count.
             for _ in range(3):
-                await plane.handle("ModelCache", "qwen", "ml").signal("retry_now", RetryNow().wire())
+                await plane.handle("ModelCache", "qwen", "ml").signal(
+                    "retry_now", RetryNow().wire()
+                )
                 await plane.ready("ModelCache", "qwen", "ml")
             assert await surveys() == SURVEYS
             async with a_worker_apart(plane.client, threads):
                 await plane.until(
                     "ModelCache",
                     "qwen",
-                    lambda seen: [row["name"] for row in seen["status"]["clusters"]] == ["eu", "us"],
+                    lambda seen: (
+                        [row["name"] for row in seen["status"]["clusters"]]
+                        == ["eu", "us"]
+                    ),
                     "ml",
                     within=60,
                 )

@@ -1,4 +1,6 @@
-"""How a cache follows a cluster: through reports that are late or doubled, and through another cluster of the same name."""
+"""How a cache follows a cluster through late and duplicate reports, and through a
+successor with the same name.
+"""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,7 +11,7 @@ import pytest
 from activities.messaging.messages import SurveyResult
 from api_types.messages.caches import CacheSite
 from api_types.messages.delivery import SignalRequest
-from api_types.messages.versions import Version
+from api_types.messages.versions import MessageVersion
 from tests.workflows.model_cache.builders import DESIRED, NOW, a_copy, a_site
 from tests.workflows.model_cache.test_steps import SPEC
 from workflows.entity.context import EntityContext
@@ -20,7 +22,10 @@ from workflows.model_cache.state import CacheState, ClusterStaging
 
 
 def after(*reports: CacheSite) -> ClusterStaging:
-    """Give what a cache has of a cluster that sent these reports, in order; an artifact was applied after the first one."""
+    """Return the state of a cluster after these reports, in order.
+
+    An artifact was applied after the first one.
+    """
     staging = new_staging(reports[0])
     staging.copies, staging.registered = [a_copy()], True
     for report in reports[1:]:
@@ -29,15 +34,21 @@ def after(*reports: CacheSite) -> ClusterStaging:
 
 
 def test_a_late_report_is_ignored() -> None:
-    assert after(a_site(sequence=8), a_site(sequence=7, storage_class_name="late")).site == a_site(sequence=8)
+    assert after(
+        a_site(sequence=8), a_site(sequence=7, storage_class_name="late")
+    ).site == a_site(sequence=8)
 
 
-def test_a_cluster_that_was_applied_again_is_followed_and_what_it_holds_is_checked() -> None:
+def test_a_recreated_cluster_is_followed_and_its_artifacts_are_checked() -> None:
     staging = after(a_site(uid="a", sequence=8), a_site(uid="b", sequence=0))
-    assert (staging.site.uid, staging.registered, staging.copies[0].applied_generation) == ("b", False, 0)
+    assert (
+        staging.site.uid,
+        staging.registered,
+        staging.copies[0].applied_generation,
+    ) == ("b", False, 0)
 
 
-def test_a_late_report_of_the_cluster_before_it_is_ignored() -> None:
+def test_a_late_report_of_the_previous_cluster_is_ignored() -> None:
     staging = after(a_site(uid="a", sequence=8), a_site(uid="b", sequence=0))
     staging.registered = True
     assert not record_site(staging, a_site(uid="a", sequence=9))
@@ -53,50 +64,82 @@ def test_a_late_report_of_the_cluster_before_it_is_ignored() -> None:
         (None, {"rwx": True}, False),
         ({"rwx": True}, None, False),
     ],
-    ids=["a missing class is there", "volumes may be expanded", "nothing changed", "they become known", "they are not known"],
+    ids=[
+        "a missing class is there",
+        "volumes may be expanded",
+        "nothing changed",
+        "they become known",
+        "they are not known",
+    ],
 )
-def test_a_change_of_the_storage_classes_has_volumes_applied_again(
+def test_a_change_of_the_storage_classes_causes_volumes_to_be_applied_again(
     before: dict[str, bool] | None, now: dict[str, bool] | None, *, again: bool
 ) -> None:
     staging = after(a_site(storage_classes=before))
     staging.retry_at = "2030-01-01T00:00:00Z"
     assert record_site(staging, a_site(sequence=2, storage_classes=now))
-    assert (staging.copies[0].applied_generation, bool(staging.retry_at)) == ((0, False) if again else (1, True))
+    assert (staging.copies[0].applied_generation, bool(staging.retry_at)) == (
+        (0, False) if again else (1, True)
+    )
 
 
-def test_a_report_that_was_overtaken_by_the_deletion_is_ignored() -> None:
+def test_a_report_overtaken_by_the_deletion_is_ignored() -> None:
     assert not after(a_site(sequence=8, present=False), a_site(sequence=8)).site.present
 
 
 @pytest.mark.parametrize("first", ["present", "earlier"])
-def test_of_two_clusters_of_a_name_a_cache_follows_the_one_that_answers_whichever_it_hears_of_first(
+def test_of_two_clusters_with_one_name_a_cache_follows_the_one_that_answers(
     monkeypatch: pytest.MonkeyPatch, first: str
 ) -> None:
-    """A late report of the earlier one would have it refuse the present one for good."""
+    """Otherwise, a late report of the earlier one would make it reject the current one
+    permanently.
+    """
     second, asked = {"present": "earlier", "earlier": "present"}[first], list[str]()
 
     async def query(workflow_ids: Iterable[str], *_: str) -> SurveyResult:
         asked.extend(workflow_ids)
-        return SurveyResult(answers={each: a_site("eu", uid="present").wire() for each in workflow_ids})
+        return SurveyResult(
+            answers={each: a_site("eu", uid="present").wire() for each in workflow_ids}
+        )
 
     monkeypatch.setattr(clusters, "query_each", query)
-    state = CacheState(surveyed=True, stagings={"eu": new_staging(a_site("eu", uid=first))})
-    known = clusters.Clusters(EntityContext("ModelCache", state, lambda: None, "modelcache/ml/m", lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    state = CacheState(
+        surveyed=True, stagings={"eu": new_staging(a_site("eu", uid=first))}
+    )
+    known = clusters.StagingClusters(
+        EntityContext(
+            "ModelCache",
+            state,
+            lambda: None,
+            "modelcache/ml/m",
+            lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        )
+    )
     if first == "earlier":
-        # It may have been taken for an earlier one before.
-        state.stagings["eu"].site_version = Version(uid=first, superseded=["present"])
+        # The cache may have treated it as the earlier one before.
+        state.stagings["eu"].site_version = MessageVersion(
+            uid=first, superseded=["present"]
+        )
         second = "another"
     known.reported(a_site("eu", uid=second))
-    assert (state.stagings["eu"].site.uid, state.stagings["eu"].doubted) == (first, True)
+    assert (state.stagings["eu"].site.uid, state.stagings["eu"].doubted) == (
+        first,
+        True,
+    )
     asyncio.run(known.survey())
     known.reported(a_site("eu", uid="present", sequence=9))
     known.reported(a_site("eu", uid="earlier", sequence=9))
     asyncio.run(known.survey())
     assert set(asked) == {"inferencecluster/eu"}
-    assert (state.stagings["eu"].site, state.stagings["eu"].doubted) == (a_site("eu", uid="present", sequence=9), False)
+    assert (state.stagings["eu"].site, state.stagings["eu"].doubted) == (
+        a_site("eu", uid="present", sequence=9),
+        False,
+    )
 
 
-def test_a_cluster_that_may_be_another_one_and_does_not_answer_is_to_report_when_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_cluster_of_unknown_uid_is_requested_to_report_when_it_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     sent: list[SignalRequest] = []
 
     async def query(workflow_ids: Iterable[str], *_: str) -> SurveyResult:
@@ -107,24 +150,44 @@ def test_a_cluster_that_may_be_another_one_and_does_not_answer_is_to_report_when
 
     monkeypatch.setattr(clusters, "query_each", query)
     monkeypatch.setattr(clusters, "send_all", send)
-    state = CacheState(surveyed=True, stagings={"eu": new_staging(a_site("eu", uid="known"))})
-    known = clusters.Clusters(EntityContext("ModelCache", state, lambda: None, "modelcache/ml/m", lambda: datetime(2026, 1, 1, tzinfo=UTC)))
+    state = CacheState(
+        surveyed=True, stagings={"eu": new_staging(a_site("eu", uid="known"))}
+    )
+    known = clusters.StagingClusters(
+        EntityContext(
+            "ModelCache",
+            state,
+            lambda: None,
+            "modelcache/ml/m",
+            lambda: datetime(2026, 1, 1, tzinfo=UTC),
+        )
+    )
     known.reported(a_site("eu", uid="another"))
     asyncio.run(known.survey())
-    assert [(request.workflow_id, request.signal) for request in sent] == [("inferencecluster/eu", "resync")]
+    assert [(request.workflow_id, request.signal) for request in sent] == [
+        ("inferencecluster/eu", "resync")
+    ]
     assert state.stagings["eu"].site.uid == "known"
 
 
-@pytest.mark.parametrize(("name", "uid"), [("m", "c"), ("m", "earlier"), ("another", "c")])
-def test_a_deleted_cluster_is_released_from_an_earlier_cache(name: str, uid: str) -> None:
-    """The earlier cache was terminated: only its successor can take the registration back."""
+@pytest.mark.parametrize(
+    ("name", "uid"), [("m", "c"), ("m", "earlier"), ("another", "c")]
+)
+def test_a_deleted_cluster_is_released_from_an_earlier_cache(
+    name: str, uid: str
+) -> None:
+    """The earlier cache was terminated, so only its successor can remove the registration."""
     state = CacheState(uid=uid, spec=SPEC)
-    context = EntityContext("ModelCache", state, lambda: None, f"modelcache/ml/{name}", lambda: NOW)
+    context = EntityContext(
+        "ModelCache", state, lambda: None, f"modelcache/ml/{name}", lambda: NOW
+    )
     site = a_site("eu", deleting=True, holders={"ml/m": "earlier"})
-    clusters.Clusters(context).reported(site)
+    clusters.StagingClusters(context).reported(site)
     released = list(state.stagings.values())
     assert len(released) == int((name, uid) == ("m", "c"))
-    assert all(each.registered and can_forget(each, DESIRED, (), NOW) for each in released)
+    assert all(
+        each.registered and can_forget(each, DESIRED, (), NOW) for each in released
+    )
     assert [event.reason for event in state.events] == ["Abandoned"] * len(released)
 
 
@@ -137,14 +200,26 @@ GOLD = {"clusterSelector": {"matchLabels": {"tier": "gold"}}}
         (a_site(storage_class_name=""), GOLD, "reports no storage class for caches"),
         (a_site(connection=None), GOLD, "is not connected"),
         (a_site(), GOLD, ""),
-        (a_site(storage_class_name=""), {**GOLD, "volume": {"storageClassName": "nfs"}}, ""),
+        (
+            a_site(storage_class_name=""),
+            {**GOLD, "volume": {"storageClassName": "nfs"}},
+            "",
+        ),
         (a_site(storage_class_name="", labels={}), GOLD, ""),
         (a_site(storage_class_name="", deleting=True), GOLD, ""),
         (a_site(storage_class_name="", present=False), GOLD, ""),
     ],
-    ids=["no class", "not connected", "can stage", "the cache names a class", "not selected", "being deleted", "gone"],
+    ids=[
+        "no class",
+        "not connected",
+        "can stage",
+        "the cache names a class",
+        "not selected",
+        "being deleted",
+        "gone",
+    ],
 )
-def test_wkl_88_a_selected_cluster_on_which_nothing_can_be_staged_is_known_by_why(
+def test_a_selected_cluster_that_cannot_stage_shows_the_reason(
     site: CacheSite, spec: dict[str, object], why: str
 ) -> None:
     state = CacheState(spec=spec, unready={"eu-1": "something else"})

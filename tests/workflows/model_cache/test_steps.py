@@ -1,4 +1,7 @@
-"""Which clusters a pass of a cache waits for, and until when. No server is needed."""
+"""The clusters that a pass of a cache waits for, and the end of each wait.
+
+These tests need no server.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,14 +14,28 @@ from api_types.messages.cluster_work import TeardownStepResult
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import SecretsChanged
 from api_types.messages.observations import Observed
-from api_types.messages.versions import ObservationOrder, Version
+from api_types.messages.versions import MessageVersion, ObservationOrder
 from tests.workflows.environment.serverless import NOW, Serverless
-from tests.workflows.model_cache.builders import DESIRED, a_copy, a_site, a_staging, failed, observed, ready
+from tests.workflows.model_cache.builders import (
+    DESIRED,
+    a_copy,
+    a_site,
+    a_staging,
+    failed,
+    observed,
+    ready,
+)
 from workflows.entity.conditions import condition_of
 from workflows.model_cache import clusters
 from workflows.model_cache.plan import next_step
 from workflows.model_cache.spec import nothing_staged
-from workflows.model_cache.state import CacheState, ClusterStaging, Copy, PinnedRevision, User
+from workflows.model_cache.state import (
+    CacheCopy,
+    CacheState,
+    CacheUser,
+    ClusterStaging,
+    PinnedRevision,
+)
 from workflows.model_cache.workflow import ModelCacheWorkflow
 
 SPEC = {
@@ -26,9 +43,14 @@ SPEC = {
     "huggingFace": {"repo": "example/model", "sizeGiB": 20},
     "clusterSelector": {"matchLabels": {"tier": "gold"}},
 }
-IMAGE = ready(image="registry.example/m@sha256:ab", applied_generation=0, claim_digest="", job_uid="")
+IMAGE = ready(
+    image="registry.example/m@sha256:ab",
+    applied_generation=0,
+    claim_digest="",
+    job_uid="",
+)
 OWN_VOLUMES = ready(node_local=True, applied_generation=0, claim_digest="", job_uid="")
-NEVER_APPLIED = Copy(artifact_key="key-1", claim="claim-1")
+NEVER_APPLIED = CacheCopy(artifact_key="key-1", claim="claim-1")
 SILENT = {"retry_at": "2026-01-01T00:02:00Z"}
 
 
@@ -59,17 +81,21 @@ def a_cache(**stagings: ClusterStaging) -> ModelCacheWorkflow:
         "an image and a former volume",
     ],
 )
-def test_a_deletion_waits_for_a_silent_cluster_only_if_something_may_be_there(
+def test_a_deletion_waits_for_a_silent_cluster_only_if_objects_may_exist_there(
     monkeypatch: pytest.MonkeyPatch, staging: ClusterStaging, left: list[str]
 ) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
     cache = a_cache(eu=staging.model_copy(deep=True))
     asyncio.run(cache.staging.start_steps(nothing_staged(cache.state)))
-    assert [copy.claim for each in cache.state.stagings.values() for copy in each.copies] == left
+    assert [
+        copy.claim for each in cache.state.stagings.values() for copy in each.copies
+    ] == left
     assert list(cache.state.stagings) == (["eu"] if left else [])
 
 
-def test_wkl_85_a_pass_is_due_when_the_turn_of_the_first_cluster_ends_also_while_a_step_runs_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_is_due_at_the_end_of_a_turn_even_while_a_step_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
     cache = a_cache(eu=a_staging(), us=a_staging())
     written = DESIRED._replace(pinned=False)
@@ -89,26 +115,36 @@ def test_wkl_85_a_pass_is_due_when_the_turn_of_the_first_cluster_ends_also_while
     assert cache.state.stagings["us"].turn_began == "2026-01-01T01:00:00Z"
 
 
-def test_wkl_87_what_a_job_reads_is_written_again_when_its_source_changed_and_only_while_it_downloads(
+def test_the_inputs_of_a_job_are_rewritten_on_change_only_while_it_downloads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
     downloading = {"a": a_staging(a_copy(), ready()), "b": a_staging(a_copy())}
-    others = {"c": a_staging(ready()), "d": a_staging(failed()), "e": a_staging(a_copy(job_uid="")), "f": a_staging()}
+    others = {
+        "c": a_staging(ready()),
+        "d": a_staging(failed()),
+        "e": a_staging(a_copy(job_uid="")),
+        "f": a_staging(),
+    }
     cache = a_cache(**downloading, **others)
     cache.state.uid, cache.context.queued = "u1", False
     cache.secrets_changed(SecretsChanged(uid="another"))
     assert not cache.context.queued
     cache.secrets_changed(SecretsChanged(uid="u1"))
     assert cache.context.queued
-    applied = {name: [copy.applied_generation for copy in staging.copies] for name, staging in cache.state.stagings.items()}
+    applied = {
+        name: [copy.applied_generation for copy in staging.copies]
+        for name, staging in cache.state.stagings.items()
+    }
     assert applied == {"a": [0, 1], "b": [0], "c": [1], "d": [1], "e": [1], "f": []}
     step = next_step(cache.state.stagings["b"], DESIRED, frozenset(), NOW)
     assert step
     assert (step.kind, step.hydrate) == ("stage", True)
 
 
-def test_wkl_88_a_cluster_that_cannot_stage_is_shown_as_soon_as_it_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_cannot_stage_is_shown_as_soon_as_it_reports(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
     cache = a_cache()
     cache.context.queued = False
@@ -129,11 +165,15 @@ def test_wkl_88_a_cluster_that_cannot_stage_is_shown_as_soon_as_it_reports(monke
     assert (cache.state.unready, list(cache.state.stagings)) == ({}, ["eu-1"])
 
 
-def test_wkl_88_a_survey_drops_what_was_known_of_clusters_that_do_not_report_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_survey_drops_clusters_that_no_longer_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
 
     async def pages(*_: object) -> AsyncIterator[SurveyResult]:
-        yield SurveyResult(answers={"inferencecluster/eu-1": a_site(storage_class_name="").wire()})
+        yield SurveyResult(
+            answers={"inferencecluster/eu-1": a_site(storage_class_name="").wire()}
+        )
 
     monkeypatch.setattr(clusters, "query_pages", pages)
     cache = a_cache()
@@ -142,10 +182,14 @@ def test_wkl_88_a_survey_drops_what_was_known_of_clusters_that_do_not_report_any
     assert cache.state.unready == {"eu-1": "reports no storage class for caches"}
 
 
-def test_wkl_85_the_status_says_why_the_revision_of_a_cluster_is_not_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_status_shows_why_the_revision_of_a_cluster_is_not_resolved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
     cache = a_cache(eu=a_staging())
-    cache.state.pin = PinnedRevision(reference="r", problem="hub.example: 503", errors=1)
+    cache.state.pin = PinnedRevision(
+        reference="r", problem="hub.example: 503", errors=1
+    )
     (row,) = cache.status()["clusters"]
     assert row["message"] == "the revision is being resolved: hub.example: 503"
     assert "hub.example: 503" in cache.details()[2]
@@ -154,31 +198,48 @@ def test_wkl_85_the_status_says_why_the_revision_of_a_cluster_is_not_resolved(mo
 @pytest.mark.parametrize(
     ("user", "waits"),
     [
-        (User(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu", assigned_claim="claim-1"), True),
-        (User(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu", claims=["claim-1"]), True),
-        (User(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu"), False),
-        (User(workflow_id="modeldeployment/ml/chat"), False),
+        (
+            CacheUser(
+                workflow_id="modelreplica/ml/chat-eu-0",
+                cluster="eu",
+                assigned_claim="claim-1",
+            ),
+            True,
+        ),
+        (
+            CacheUser(
+                workflow_id="modelreplica/ml/chat-eu-0",
+                cluster="eu",
+                claims=["claim-1"],
+            ),
+            True,
+        ),
+        (CacheUser(workflow_id="modelreplica/ml/chat-eu-0", cluster="eu"), False),
+        (CacheUser(workflow_id="modeldeployment/ml/chat"), False),
     ],
     ids=["told to mount", "mounts", "waits for the cache", "a deployment"],
 )
-def test_wkl_98_a_deletion_waits_for_a_replica_that_applies_pods_with_the_claim_it_was_told(
-    monkeypatch: pytest.MonkeyPatch, user: User, waits: bool
+def test_a_deletion_waits_for_a_replica_that_applies_pods_with_its_claim(
+    monkeypatch: pytest.MonkeyPatch, user: CacheUser, waits: bool
 ) -> None:
     temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
     temporal.results = {"signal_many": SignalBatchResult()}
     cache = a_cache()
-    cache.state.users, cache.state.deletion_timestamp = {"u1": user}, "2026-01-01T00:00:00Z"
+    cache.state.users, cache.state.deletion_timestamp = (
+        {"u1": user},
+        "2026-01-01T00:00:00Z",
+    )
     assert asyncio.run(cache.tear_down()) is not waits
     deleting = condition_of(cache.state.conditions, "Deleting")
     assert ("ModelReplica chat-eu-0" in (deleting.message if deleting else "")) == waits
 
 
-def test_observations_of_a_cluster_count_after_a_late_one_of_an_earlier_cluster(
+def test_observations_of_a_cluster_count_after_a_late_one_of_its_predecessor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The watch of the earlier cluster runs on for seconds, and sees the new volume too."""
     Serverless(monkeypatch, "modelcache/ml/llama")
-    staging = a_staging(a_copy(), site_version=Version(uid="now", sequence=1))
+    staging = a_staging(a_copy(), site_version=MessageVersion(uid="now", sequence=1))
     cache = a_cache(**{"eu-1": staging})
     for cluster_uid, sequence, job in (
         ("now", 1, "Running"),
@@ -189,11 +250,22 @@ def test_observations_of_a_cluster_count_after_a_late_one_of_an_earlier_cluster(
         order = ObservationOrder(cluster_uid=cluster_uid, run=1, sequence=sequence)
         late = Observed(owner_uid="", order=order, digest="", cache=observed(job=job))
         cache.observed(late.wire())
-    assert (staging.observed, bool(staging.copies[0].ready_at)) == (observed(job="Complete"), True)
+    assert (staging.observed, bool(staging.copies[0].ready_at)) == (
+        observed(job="Complete"),
+        True,
+    )
 
 
-@pytest.mark.parametrize(("copy", "uid"), [(ready(claim="claim-0"), "u1"), (Copy(claim="claim-0", owner_uid="u0"), "u0")])
-def test_objects_are_deleted_as_those_of_the_run_that_owns_them(monkeypatch: pytest.MonkeyPatch, copy: Copy, uid: str) -> None:
+@pytest.mark.parametrize(
+    ("copy", "uid"),
+    [
+        (ready(claim="claim-0"), "u1"),
+        (CacheCopy(claim="claim-0", owner_uid="u0"), "u0"),
+    ],
+)
+def test_objects_are_deleted_with_the_uid_of_their_owning_run(
+    monkeypatch: pytest.MonkeyPatch, copy: CacheCopy, uid: str
+) -> None:
     temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
     temporal.results = {"delete_cache_objects": TeardownStepResult()}
     cache = a_cache(eu=a_staging(ready(), copy.model_copy(), registered=True))

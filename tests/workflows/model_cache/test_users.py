@@ -1,4 +1,7 @@
-"""Who uses a cache: one that does not run any more is dropped when it is reported to. No server is needed."""
+"""The users of a cache.
+
+A user that no longer runs is dropped at the next report. These tests need no server.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -13,39 +16,61 @@ from tests.workflows.model_cache.builders import a_site
 from workflows.model_cache.state import CacheState
 from workflows.model_cache.workflow import ModelCacheWorkflow
 
-SPEC = {"source": "HuggingFace", "huggingFace": {"repo": "example/model", "sizeGiB": 20}}
+SPEC = {
+    "source": "HuggingFace",
+    "huggingFace": {"repo": "example/model", "sizeGiB": 20},
+}
 
 
-def test_a_user_that_was_terminated_is_dropped_with_what_was_reported_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminated_user_is_dropped_with_its_last_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
-    temporal.results = {"signal_many": SignalBatchResult(missing=["modeldeployment/ml/lost"])}
+    temporal.results = {
+        "signal_many": SignalBatchResult(missing=["modeldeployment/ml/lost"])
+    }
     cache = ModelCacheWorkflow(CacheState(generation=1, spec=SPEC))
     for name in ("lost", "runs"):
-        cache.users.register(CacheUse(workflow_id=f"modeldeployment/ml/{name}", uid=f"uid of {name}"))
+        cache.users.register(
+            CacheUse(workflow_id=f"modeldeployment/ml/{name}", uid=f"uid of {name}")
+        )
     asyncio.run(cache.users.report())
     assert list(cache.state.users) == ["uid of runs"]
     assert list(cache.state.reported) == ["modeldeployment/ml/runs"]
 
 
-def test_a_cluster_without_a_storage_class_is_known_to_a_cache_that_stages_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_a_storage_class_knows_a_cache_that_stages_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
     image = {"source": "OCI", "oci": {"image": "registry.example/m:1", "sizeGiB": 20}}
     known = []
     for volume in ({}, {"image": True}):
-        cache = ModelCacheWorkflow(CacheState(generation=1, spec={**image, "volume": volume}))
+        cache = ModelCacheWorkflow(
+            CacheState(generation=1, spec={**image, "volume": volume})
+        )
         cache.clusters.reported(a_site(storage_class_name=""))
         known.append(list(cache.state.stagings))
     assert known == [[], ["eu-1"]]
 
 
-def test_a_replica_that_has_no_report_gets_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its workflow was terminated and started again with the same uid, and so without the report."""
+def test_a_replica_without_a_report_gets_it_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its workflow was terminated and started again with the same uid, and so without
+    the report.
+    """
     temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
     temporal.results = {"signal_many": SignalBatchResult()}
     cache = ModelCacheWorkflow(CacheState(generation=1, spec=SPEC))
     told = []
     for is_missing in (True, False, True):
-        use = CacheUse(workflow_id="modelreplica/ml/a", uid="uid", cluster="eu-1", report_missing=is_missing)
+        use = CacheUse(
+            workflow_id="modelreplica/ml/a",
+            uid="uid",
+            cluster="eu-1",
+            report_missing=is_missing,
+        )
         cache.users.register(use)
         asyncio.run(cache.users.report())
         told.append(len(temporal.executed))
@@ -59,9 +84,13 @@ def test_a_deletion_that_waits_for_a_day_queries_its_users_about_once_an_hour(
     answers = {"modelreplica/ml/a": {"gone": False}}
     queried = SurveyResult(answers=answers)
     temporal.results = {"signal_many": SignalBatchResult(), "query_each": queried}
-    state = CacheState(generation=1, spec=SPEC, deletion_timestamp="2026-01-01T00:00:00Z")
+    state = CacheState(
+        generation=1, spec=SPEC, deletion_timestamp="2026-01-01T00:00:00Z"
+    )
     cache = ModelCacheWorkflow(state)
-    use = CacheUse(workflow_id="modelreplica/ml/a", uid="uid", cluster="eu-1", claims=["claim"])
+    use = CacheUse(
+        workflow_id="modelreplica/ml/a", uid="uid", cluster="eu-1", claims=["claim"]
+    )
     cache.users.register(use)
     ends = temporal.now + timedelta(days=1)
     while temporal.now < ends:

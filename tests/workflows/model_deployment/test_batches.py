@@ -1,4 +1,7 @@
-"""How a deployment calls others: in a local activity what is short and can be taken back, in a normal one what is long or final."""
+"""How a deployment sends.
+
+Short and revocable calls in a local activity, long or final ones in a normal activity.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,7 +23,7 @@ PLACED = {"engines": [{"engine": "a", "members": [{"pool": "h100"}]}]}
 
 
 class Deployment:
-    """A deployment with some replicas that are not started yet, without a server."""
+    """A deployment with some unstarted replicas, without a server."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, replicas: int) -> None:
         self.temporal = Serverless(monkeypatch, "modeldeployment/ml/qwen")
@@ -33,30 +36,54 @@ class Deployment:
         workflow.set_spec(SetSpec(manifest=a_deployment()).wire())
         self.controller = workflow.controller
         self.replicas = [
-            TrackedReplica(uid=f"r{n}", name=f"q-{n}", cluster="eu", index=n, entry=PLACED, bound=True) for n in range(replicas)
+            TrackedReplica(
+                uid=f"r{n}",
+                name=f"q-{n}",
+                cluster="eu",
+                index=n,
+                entry=PLACED,
+                bound=True,
+            )
+            for n in range(replicas)
         ]
         workflow.state.replicas = {replica.uid: replica for replica in self.replicas}
 
     def executed(self, orders: Sequence[Order]) -> tuple[list[str], int]:
-        """Carry orders out; gives which activities that takes, and how many of them are local ones."""
+        """Execute orders; return the names of their activities, and how many of them are local."""
         before, local = len(self.temporal.executed), self.temporal.local
         asyncio.run(carry_out(orders, self.controller.replicas))
-        return [row[0] for row in self.temporal.executed[before:]], self.temporal.local - local
+        return [
+            row[0] for row in self.temporal.executed[before:]
+        ], self.temporal.local - local
 
 
-@pytest.mark.parametrize(("count", "local"), [(1, True), (LOCAL_CALLS_MAX, True), (LOCAL_CALLS_MAX + 1, False)])
-def test_few_signals_are_one_local_activity_and_many_are_a_normal_one(monkeypatch: pytest.MonkeyPatch, count: int, *, local: bool) -> None:
+@pytest.mark.parametrize(
+    ("count", "local"),
+    [(1, True), (LOCAL_CALLS_MAX, True), (LOCAL_CALLS_MAX + 1, False)],
+)
+def test_few_signals_use_one_local_activity_and_many_a_normal_one(
+    monkeypatch: pytest.MonkeyPatch, count: int, *, local: bool
+) -> None:
     deployment = Deployment(monkeypatch, count)
-    resync = deployment.controller.replicas.signal(deployment.replicas, ModelReplicaSignals.RESYNC, None)
+    resync = deployment.controller.replicas.signal(
+        deployment.replicas, ModelReplicaSignals.RESYNC, None
+    )
     assert deployment.executed(resync) == (["signal_many"], int(local))
 
 
-def test_a_start_is_in_the_history_before_it_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_is_in_the_history_before_it_is_executed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deployment = Deployment(monkeypatch, 1)
-    assert deployment.executed(deployment.controller.replicas.start()) == (["start_replicas"], 0)
+    assert deployment.executed(deployment.controller.replicas.start()) == (
+        ["start_replicas"],
+        0,
+    )
 
 
-def test_what_is_given_back_is_in_the_history_before_the_scheduler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_is_in_the_history_before_the_scheduler_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deployment = Deployment(monkeypatch, 0)
     (requested,) = deployment.controller.next_orders({})
     assert deployment.executed([requested]) == (["signal_many"], 1)
@@ -66,8 +93,13 @@ def test_what_is_given_back_is_in_the_history_before_the_scheduler_is_told(monke
     assert deployment.executed([answered]) == (["signal_many"], 0)
 
 
-def test_a_reservation_that_is_used_is_confirmed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_used_reservation_is_confirmed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     deployment = Deployment(monkeypatch, 1)
     deployment.executed(deployment.controller.replicas.start())
     deployment.controller.replicas.record_revoked("r0")
-    assert deployment.executed(deployment.controller.replicas.answer_revoked()) == (["signal_many"], 1)
+    assert deployment.executed(deployment.controller.replicas.answer_revoked()) == (
+        ["signal_many"],
+        1,
+    )

@@ -1,4 +1,7 @@
-"""A deployment registers at its caches and shows their reports to placement. No server is needed."""
+"""A deployment registers with its caches and passes their reports to placement.
+
+These tests need no server.
+"""
 
 import asyncio
 from typing import Any
@@ -29,7 +32,12 @@ VIEW = {
     "manifest": {
         "metadata": {"name": "weights"},
         "spec": {"clusterSelector": {"matchLabels": {"tier": "a"}}},
-        "status": {"clusters": [{"name": "eu", "phase": "Staging"}, {"name": "us", "phase": "Ready"}]},
+        "status": {
+            "clusters": [
+                {"name": "eu", "phase": "Staging"},
+                {"name": "us", "phase": "Ready"},
+            ]
+        },
     },
 }
 DELETING = merged(VIEW, {"manifest": {"metadata": {"deletionTimestamp": "set"}}})
@@ -41,11 +49,16 @@ DELETING = merged(VIEW, {"manifest": {"metadata": {"deletionTimestamp": "set"}}}
         (REPORT, VIEW),
         (REPORT.model_copy(update={"deleting": True}), DELETING),
         (None, {"name": "weights", "state": "Unresolved"}),
-        (REPORT.model_copy(update={"cache": "x"}), {"name": "weights", "state": "Unresolved"}),
+        (
+            REPORT.model_copy(update={"cache": "x"}),
+            {"name": "weights", "state": "Unresolved"},
+        ),
     ],
     ids=["reported", "being deleted", "silent", "a report of another cache"],
 )
-def test_placement_reads_a_cache_as_it_reported_itself(report: CacheChanged | None, expected: dict[str, Any]) -> None:
+def test_placement_uses_the_report_of_a_cache(
+    report: CacheChanged | None, expected: dict[str, Any]
+) -> None:
     assert cache_view("weights", report) == expected
 
 
@@ -54,9 +67,11 @@ async def _wait_for_ever(*_: Any, **__: Any) -> None:
 
 
 class Following:
-    """A deployment that references a cache, and the caches that run."""
+    """A deployment that references a cache, and the running caches."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *running: str, cache: str = "weights") -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, *running: str, cache: str = "weights"
+    ) -> None:
         Serverless(monkeypatch, "modeldeployment/ml/qwen")
         self.running, self.signalled = list(running), list[str]()
         monkeypatch.setattr("workflows.entity.calls.sending.call_entities", self._call)
@@ -68,35 +83,44 @@ class Following:
         self.reference(cache)
         self.state.cache = REPORT if cache else None
 
-    async def _call(self, method: Any, batch: SignalBatch, *_: Any, **__: Any) -> SignalBatchResult:
+    async def _call(
+        self, method: Any, batch: SignalBatch, *_: Any, **__: Any
+    ) -> SignalBatchResult:
         assert method is EntityClient.signal_many
         ids = [signal.workflow_id for signal in batch.signals]
         self.signalled += ids
-        return SignalBatchResult(missing=[each for each in ids if each not in self.running])
+        return SignalBatchResult(
+            missing=[each for each in ids if each not in self.running]
+        )
 
     def reference(self, cache: str, *adapters: str) -> None:
-        """Have the template reference a cache, and caches of adapters."""
+        """Change the template to reference this cache and these adapter caches."""
         spec = a_deployment()["spec"]
         template = dict(spec["template"]["spec"])
         if cache:
             template["modelCacheRef"] = {"name": cache}
         if adapters:
-            named = [{"name": each, "modelCacheRef": {"name": each}} for each in adapters]
+            named = [
+                {"name": each, "modelCacheRef": {"name": each}} for each in adapters
+            ]
             (engine,) = template["engines"]
             template["engines"] = [{**engine, "adapters": named}]
         self.state.spec = {"replicas": 1, **spec, "template": {"spec": template}}
 
 
-async def test_a_deployment_registers_once_at_a_cache_that_exists(
+async def test_a_deployment_registers_once_with_an_existing_cache(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     following = Following(monkeypatch, WEIGHTS)
     for _ in range(2):
         assert await following.cache.follow() == VIEW
-    assert (following.signalled, following.state.cache_registered) == ([WEIGHTS], "weights")
+    assert (following.signalled, following.state.cache_registered) == (
+        [WEIGHTS],
+        "weights",
+    )
 
 
-async def test_a_cache_that_does_not_exist_is_absent_until_it_announces_itself(
+async def test_a_missing_cache_is_absent_until_it_announces_itself(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     following = Following(monkeypatch)
@@ -110,40 +134,49 @@ async def test_a_cache_that_does_not_exist_is_absent_until_it_announces_itself(
     assert following.signalled == [WEIGHTS, WEIGHTS]
 
 
-async def test_a_template_without_a_cache_follows_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_template_without_a_cache_follows_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     following = Following(monkeypatch, cache="")
     assert (await following.cache.follow(), following.signalled) == ({}, [])
 
 
-async def test_another_cache_is_registered_at_and_the_report_of_the_first_is_dropped(
+async def test_a_new_cache_is_registered_with_and_the_report_of_the_first_is_dropped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     following = Following(monkeypatch, WEIGHTS, "modelcache/ml/other")
     await following.cache.follow()
     following.reference("other")
-    following.state.deletion_timestamp = "2026-01-01T00:00:00Z"  # skips the wait for the first report
+    following.state.deletion_timestamp = (
+        "2026-01-01T00:00:00Z"  # skips the wait for the first report
+    )
     assert await following.cache.follow() == {"name": "other", "state": "Unresolved"}
     assert following.signalled == [WEIGHTS, "modelcache/ml/other"]
     assert (following.state.cache, following.state.cache_registered) == (None, "other")
 
 
-async def test_the_caches_of_adapters_are_followed_while_the_template_has_them(
+async def test_adapter_caches_are_followed_while_the_template_references_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     following = Following(monkeypatch, WEIGHTS, ADAPTER)
     following.reference("weights", "adapter")
-    following.state.deletion_timestamp = "2026-01-01T00:00:00Z"  # skips the wait for the first report
+    following.state.deletion_timestamp = (
+        "2026-01-01T00:00:00Z"  # skips the wait for the first report
+    )
     assert await following.cache.follow() == {"name": "adapter", "state": "Unresolved"}
     report = REPORT.model_copy(update={"cache": "adapter", "phases": {"eu": "Ready"}})
     following.cache.record_change(report)
     both = await following.cache.follow()
-    assert both["manifest"]["status"]["clusters"] == [{"name": "eu", "phase": "Staging"}]
+    assert both["manifest"]["status"]["clusters"] == [
+        {"name": "eu", "phase": "Staging"}
+    ]
     assert following.signalled == [WEIGHTS, ADAPTER]
     assert following.cache.followed.registered_at() == [WEIGHTS, ADAPTER]
     following.reference("weights")
     assert await following.cache.follow() == VIEW
     assert following.state.adapters == {}
-    # The deployment registers again at a cache that comes back; at first that cache does not exist.
+    # The deployment registers again with a cache that returns. At first that cache does
+    # not exist.
     following.running = [WEIGHTS]
     following.reference("weights", "adapter")
     assert await following.cache.follow() == {"name": "adapter", "state": "Absent"}

@@ -1,4 +1,7 @@
-"""How a new deployment adopts the replicas that it finds, with answers that a test gives. No server is needed."""
+"""A new deployment adopts the replicas that it finds, with answers from the test.
+
+These tests need no server.
+"""
 
 from typing import Any
 
@@ -9,20 +12,30 @@ from activities.messaging.messages import QueryEach, Survey, SurveyResult
 from api_types.messages.scheduling import ReplicaAccount
 from tests.workflows.model_deployment.exchange import ENTRY, a_controller, state_of
 from workflows.model_deployment import adoption
-from workflows.model_deployment.adoption import QUERY_RETRIES, Adoption
+from workflows.model_deployment.adoption import QUERY_RETRIES, ReplicaAdoption
 
 REPLICA = "modelreplica/ml/qwen-0"
-ACCOUNT = ReplicaAccount(uid="r", namespace="ml", deployment="qwen", name="qwen-0", cluster="eu", index=0, entry=ENTRY).wire()
+ACCOUNT = ReplicaAccount(
+    uid="r",
+    namespace="ml",
+    deployment="qwen",
+    name="qwen-0",
+    cluster="eu",
+    index=0,
+    entry=ENTRY,
+).wire()
 
 
 class Replicas:
-    """A replica that does not answer so many queries."""
+    """A replica that leaves the first queries unanswered."""
 
     def __init__(self, silent: int) -> None:
         self.silent = silent
         self.queries = 0
 
-    async def call(self, _: Any, wanted: Survey | QueryEach, *__: Any, **___: Any) -> SurveyResult:
+    async def call(
+        self, _: Any, wanted: Survey | QueryEach, *__: Any, **___: Any
+    ) -> SurveyResult:
         if isinstance(wanted, Survey) and not wanted.query:
             return SurveyResult(answers={REPLICA: None})
         assert wanted.query == "account"
@@ -40,9 +53,14 @@ class Replicas:
         (QUERY_RETRIES, QUERY_RETRIES, ["r"], [], ["Adopted"]),
         (QUERY_RETRIES + 1, QUERY_RETRIES, [], ["qwen-0"], ["ReplicasNotResponding"]),
     ],
-    ids=["it answers", "its worker is starting", "it answers at last", "it never answers"],
+    ids=[
+        "it answers",
+        "its worker is starting",
+        "it answers at last",
+        "it never answers",
+    ],
 )
-async def test_a_found_replica_is_adopted_when_it_answers_and_remembered_when_it_does_not(
+async def test_a_found_replica_is_adopted_on_its_answer_and_remembered_without_one(
     monkeypatch: pytest.MonkeyPatch,
     *,
     silent: int,
@@ -60,7 +78,7 @@ async def test_a_found_replica_is_adopted_when_it_answers_and_remembered_when_it
     monkeypatch.setattr(adoption, "call_entities", replicas.call)
     monkeypatch.setattr("workflows.entity.calls.querying.call_entities", replicas.call)
     controller = a_controller(adopted=False)
-    await Adoption(controller.replicas._context, controller.replicas).run()
+    await ReplicaAdoption(controller.replicas._context, controller.replicas).run()
     state = state_of(controller)
     recorded = [event.reason for event in state.events]
     assert (len(slept), list(state.replicas), state.unknown, recorded) == (

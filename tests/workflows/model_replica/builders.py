@@ -1,18 +1,45 @@
-"""A replica at rest: applied, observed, Ready and serving. A test changes what it is about."""
+"""A replica at rest: applied, observed, Ready and serving.
+
+Each test changes only its subject.
+"""
 
 from typing import Any
 
-from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, ClusterFacts, Connection
+from api_types.messages.cluster_work import (
+    Applied,
+    AppliedEngine,
+    AppliedObject,
+    ClusterFacts,
+    Connection,
+)
 from api_types.messages.entities import ClusterChanged, StartReplica
-from api_types.messages.observations import ObservedObject, ObservedReplica, ObservedRoute, ObservedWorkload
+from api_types.messages.observations import (
+    ObservedObject,
+    ObservedReplica,
+    ObservedRoute,
+    ObservedWorkload,
+)
 from workflows.model_replica.state import ModelReplicaState
 
 WORKLOAD = "qwen-1a2b3c4d"
-DEPLOYMENT = AppliedObject(key="model-serving-main", id=f"apps/v1/Deployment/ml/{WORKLOAD}-main", digest="d1")
+DEPLOYMENT = AppliedObject(
+    key="model-serving-main", id=f"apps/v1/Deployment/ml/{WORKLOAD}-main", digest="d1"
+)
 SECRET_COPY = AppliedObject(key="secret-hub", id="v1/Secret/ml/mpx-hub")
-ENGINE = AppliedEngine(name="main", kind="Deployment", workload_name=f"{WORKLOAD}-main", copies=1, template_hash="h")
+ENGINE = AppliedEngine(
+    name="main",
+    kind="Deployment",
+    workload_name=f"{WORKLOAD}-main",
+    copies=1,
+    template_hash="h",
+)
 APPLIED = Applied(
-    hash="h", workload_name=WORKLOAD, workload_namespace="ml", inventory=[DEPLOYMENT], engines=[ENGINE], routing_surface="service"
+    hash="h",
+    workload_name=WORKLOAD,
+    workload_namespace="ml",
+    inventory=[DEPLOYMENT],
+    engines=[ENGINE],
+    routing_surface="service",
 )
 CLUSTER = ClusterChanged(
     name="eu",
@@ -24,7 +51,10 @@ CLUSTER = ClusterChanged(
 
 
 def observed(digest: str = "d1", ready: int = 1, **fields: Any) -> ObservedReplica:
-    """What is observed of the replica: its Deployment with so many ready pods, and its accepted route."""
+    """Return an observation of the replica.
+
+    Its Deployment with this number of ready pods, and its accepted route.
+    """
     workload = ObservedWorkload(
         name=ENGINE.workload_name,
         kind="Deployment",
@@ -46,9 +76,17 @@ def observed(digest: str = "d1", ready: int = 1, **fields: Any) -> ObservedRepli
 
 
 def a_replica(**changes: Any) -> ModelReplicaState:
-    """Give the state of a replica that serves generation 1."""
+    """Return the state of a replica that serves generation 1."""
     start = StartReplica(
-        uid="u", namespace="ml", name="qwen-eu-0", deployment="qwen", deployment_uid="d", cluster="eu", index=0, generation=1, spec={}
+        uid="u",
+        namespace="ml",
+        name="qwen-eu-0",
+        deployment="qwen",
+        deployment_uid="d",
+        cluster="eu",
+        index=0,
+        generation=1,
+        spec={},
     )
     fields: dict[str, Any] = {
         "uid": "u",

@@ -1,4 +1,7 @@
-"""A ModelReplica outside Temporal: its controller with a clock, results that a test chooses, and what it ordered."""
+"""A ModelReplica outside Temporal.
+
+Its controller with a clock, scripted results, and its orders.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,8 +14,15 @@ from tests.workflows.model_replica.builders import APPLIED
 from workflows.entity.conditions import condition_of
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure
-from workflows.model_replica.controller import ReplicaController
-from workflows.model_replica.orders import Apply, DeleteObjects, LeaveCache, Order, ReadMemo, Send
+from workflows.model_replica.controller import ModelReplicaController
+from workflows.model_replica.orders import (
+    Apply,
+    DeleteObjects,
+    LeaveCache,
+    Order,
+    ReadClusterMemo,
+    SendReplicaSignal,
+)
 from workflows.model_replica.state import ModelReplicaState
 
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -27,8 +37,8 @@ URL = "http://10.0.0.1/ml/qwen-eu-0/v1"
 class Replica:
     """A replica outside Temporal.
 
-    `results` are those of its deletions in turn, and `apply_failures` those of its applies; when there are no more, they succeed, applies
-    with `applied`.
+    `results` has the results of its deletions in order, and `apply_failures` those of
+    its applies. Afterwards all succeed, applies with `applied`.
     """
 
     state: ModelReplicaState
@@ -42,8 +52,14 @@ class Replica:
     orders: list[Order] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.context = EntityContext("ModelReplica", self.state, lambda: None, "modelreplica/ml/qwen-eu-0", lambda: self.now)
-        self.controller = ReplicaController(self.context)
+        self.context = EntityContext(
+            "ModelReplica",
+            self.state,
+            lambda: None,
+            "modelreplica/ml/qwen-eu-0",
+            lambda: self.now,
+        )
+        self.controller = ModelReplicaController(self.context)
 
     def delete(self) -> "Replica":
         self.state.deletion_timestamp = "2026-01-01T00:00:00Z"
@@ -51,7 +67,7 @@ class Replica:
         return self
 
     def step(self) -> list[Order]:
-        """One pass, in which everything that is ordered happens at once."""
+        """Run one pass in which all orders complete at once."""
         before = len(self.orders)
         self.carry_out_all(self.controller.apply)
         if self.state.deleting:
@@ -69,13 +85,17 @@ class Replica:
 
     def carry_out(self, order: Order) -> None:
         match order:
-            case Send():
+            case SendReplicaSignal():
                 self.controller.reports.sent(order, found=True)
-            case ReadMemo():
-                if self.memo or not self.controller.cluster.last_memo_read(self.last_memo):
+            case ReadClusterMemo():
+                if self.memo or not self.controller.cluster.last_memo_read(
+                    self.last_memo
+                ):
                     self.controller.memo_read(self.memo)
             case Apply() if self.apply_failures:
-                self.controller.applying.failed(self.apply_failures.pop(0), self.apply_reason)
+                self.controller.applying.failed(
+                    self.apply_failures.pop(0), self.apply_reason
+                )
             case Apply():
                 self.controller.applying.applied(order, self.applied)
             case DeleteObjects():
@@ -88,12 +108,23 @@ class Replica:
                 pass
 
     def deletions(self) -> list[int]:
-        return [order.request.number for order in self.orders if isinstance(order, DeleteObjects)]
+        return [
+            order.request.number
+            for order in self.orders
+            if isinstance(order, DeleteObjects)
+        ]
 
     def signals(self) -> list[tuple[str, str]]:
-        """To whom what was sent, in order; of reports the phase."""
-        sent = [order.signal for order in self.orders if isinstance(order, Send)]
-        return [(signal.workflow_id, signal.payload.get("phase", signal.signal)) for signal in sent]
+        """Return the receivers and the signals in order, with the phase of each report."""
+        sent = [
+            order.signal
+            for order in self.orders
+            if isinstance(order, SendReplicaSignal)
+        ]
+        return [
+            (signal.workflow_id, signal.payload.get("phase", signal.signal))
+            for signal in sent
+        ]
 
     def deleting(self) -> tuple[str, str]:
         return self.condition("Deleting")[1:]
@@ -104,19 +135,46 @@ class Replica:
         return found.status, found.reason, found.message
 
     def events(self, reason: str) -> list[tuple[str, int]]:
-        """The messages of the events with this reason, and how often each happened."""
-        return [(event.message, event.count) for event in self.state.events if event.reason == reason]
+        """Return the messages of the events with this reason, and their counts."""
+        return [
+            (event.message, event.count)
+            for event in self.state.events
+            if event.reason == reason
+        ]
 
     def endpoints(self) -> list[str]:
-        """The endpoints in the reports to the deployment, in order."""
-        sent = [order.signal for order in self.orders if isinstance(order, Send)]
-        return [signal.payload["endpoint"] for signal in sent if signal.workflow_id == QWEN]
+        """Return the endpoints in the reports to the deployment, in order."""
+        sent = [
+            order.signal
+            for order in self.orders
+            if isinstance(order, SendReplicaSignal)
+        ]
+        return [
+            signal.payload["endpoint"] for signal in sent if signal.workflow_id == QWEN
+        ]
 
 
 def a_start(**fields: Any) -> ModelReplicaState:
-    """What a replica is started with."""
-    start = {"uid": "u", "namespace": "ml", "name": "qwen-eu-0", "deployment": "qwen", "deployment_uid": "d", "cluster": "eu", "index": 0}
-    return ModelReplicaState(start=StartReplica(**{**start, "generation": 1, "spec": {"engines": [{"name": "main"}]}, **fields}))
+    """Return the state that a replica starts with."""
+    start = {
+        "uid": "u",
+        "namespace": "ml",
+        "name": "qwen-eu-0",
+        "deployment": "qwen",
+        "deployment_uid": "d",
+        "cluster": "eu",
+        "index": 0,
+    }
+    return ModelReplicaState(
+        start=StartReplica(
+            **{
+                **start,
+                "generation": 1,
+                "spec": {"engines": [{"name": "main"}]},
+                **fields,
+            }
+        )
+    )
 
 
 def remaining(*ids: str) -> TeardownStepResult:

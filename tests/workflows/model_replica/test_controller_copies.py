@@ -1,4 +1,4 @@
-"""What a replica orders while a Secret that it copies is missing, without Temporal."""
+"""The orders of a replica while a Secret that it copies is missing, without Temporal."""
 
 from datetime import timedelta
 
@@ -13,9 +13,16 @@ from workflows.model_replica.reducers import messages
 
 
 def a_replica_without_its_secret() -> Replica:
-    """A replica whose first apply missed what it has to copy; each later one would, too."""
-    failures = [Failure("CredentialsInvalid", "Secret ml/hub does not exist") for _ in range(3)]
-    replica = Replica(a_start(), memo=CLUSTER.wire(), apply_failures=failures, apply_reason="SecretMissing")
+    """Return a replica whose first apply lacked its Secret, as each later one would."""
+    failures = [
+        Failure("CredentialsInvalid", "Secret ml/hub does not exist") for _ in range(3)
+    ]
+    replica = Replica(
+        a_start(),
+        memo=CLUSTER.wire(),
+        apply_failures=failures,
+        apply_reason="SecretMissing",
+    )
     replica.step()
     return replica
 
@@ -24,9 +31,12 @@ def applies(replica: Replica) -> int:
     return len([order for order in replica.orders if isinstance(order, Apply)])
 
 
-def test_a_replica_whose_secret_is_missing_applies_nothing_until_that_is_found() -> None:
+def test_a_replica_with_a_missing_secret_applies_nothing_until_it_is_found() -> None:
     replica = a_replica_without_its_secret()
-    assert replica.condition("ModelAccepted")[1:] == ("SecretMissing", "Secret ml/hub does not exist")
+    assert replica.condition("ModelAccepted")[1:] == (
+        "SecretMissing",
+        "Secret ml/hub does not exist",
+    )
     for _ in range(24):
         replica.now += timedelta(hours=1)
         replica.context.requeue_time = None
@@ -38,24 +48,30 @@ def test_a_replica_whose_secret_is_missing_applies_nothing_until_that_is_found()
     assert (applies(replica), replica.state.failure) == (2, NO_FAILURE)
 
 
-def test_a_replica_compares_its_copies_when_it_is_told_that_one_changed() -> None:
+def test_a_replica_compares_its_copies_when_it_learns_that_one_changed() -> None:
     replica = Replica(a_start(), memo=CLUSTER.wire())
     replica.step()
     assert applies(replica) == 1
     assert replica.state.applied
-    with_copy = replica.state.applied.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]})
+    with_copy = replica.state.applied.model_copy(
+        update={"inventory": [DEPLOYMENT, SECRET_COPY]}
+    )
     replica.state.applied = with_copy
     replica.step()
     assert applies(replica) == 1
-    assert not messages.secrets_changed(replica.state, SecretsChanged(uid="another"), replica.now)
+    assert not messages.secrets_changed(
+        replica.state, SecretsChanged(uid="another"), replica.now
+    )
     replica.step()
     assert applies(replica) == 1
-    assert messages.secrets_changed(replica.state, SecretsChanged(uid=replica.state.uid), replica.now)
+    assert messages.secrets_changed(
+        replica.state, SecretsChanged(uid=replica.state.uid), replica.now
+    )
     replica.step()
     assert (applies(replica), replica.state.copies_due) == (2, "")
 
 
-def test_a_secret_that_is_found_right_after_an_attempt_is_taken_up_within_a_minute() -> None:
+def test_a_secret_found_right_after_an_attempt_is_used_within_a_minute() -> None:
     replica = a_replica_without_its_secret()
     replica.state.attempts = 100
     replica.controller.retry()
@@ -68,11 +84,14 @@ def test_a_secret_that_is_found_right_after_an_attempt_is_taken_up_within_a_minu
     replica.step()
     assert applies(replica) == 3
     config = AWAIT_COPIES.config
-    longest = config["retry_policy"].maximum_interval + config["start_to_close_timeout"]  # type: ignore[union-attr,operator]
+    longest_pause = config["retry_policy"].maximum_interval  # type: ignore[union-attr]
+    longest = longest_pause + config["start_to_close_timeout"]  # type: ignore[operator]
     assert longest < timedelta(minutes=1)
 
 
-def test_a_replica_whose_secret_is_missing_applies_at_once_on_request_and_what_a_new_template_says() -> None:
+def test_a_replica_with_a_missing_secret_applies_at_once_on_request_or_for_a_new_template() -> (
+    None
+):
     replica = a_replica_without_its_secret()
     replica.controller.retry()
     replica.step()

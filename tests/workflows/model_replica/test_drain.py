@@ -1,4 +1,8 @@
-"""An apply that ends all pods of an engine: no new request comes to them, and running ones have their time. No server is needed."""
+"""An apply that ends all pods of an engine.
+
+No new requests reach them, and running ones get their drain time. These tests need no
+server.
+"""
 
 from datetime import timedelta
 from itertools import groupby
@@ -14,7 +18,6 @@ from tests.workflows.model_replica.builders import APPLIED, CLUSTER, a_replica, 
 from tests.workflows.model_replica.controlled import BEGINNING, NO_ANSWER, URL, Replica
 from workflows.entity.failures import Failure
 from workflows.entity.registering.endpoint import PublishedEndpoint
-from workflows.model_replica.apply import DRAIN_PATCH, FIRST_WAIT_PATCH, ROUTES_PATCH, Patched, all_patched
 from workflows.model_replica.orders import Apply
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.state import ModelReplicaState
@@ -28,19 +31,31 @@ def engines(**fields: Any) -> dict[str, Any]:
 
 
 def devices(count: int) -> dict[str, Any]:
-    """Return the members of an engine that claims some devices for each copy."""
-    return {"members": [{"role": "Standalone", "deviceRequests": [{"name": "gpu", "count": count}]}]}
+    """Return the members of an engine whose copies claim this number of devices."""
+    return {
+        "members": [
+            {"role": "Standalone", "deviceRequests": [{"name": "gpu", "count": count}]}
+        ]
+    }
 
 
 def sized(copies: int, count: int) -> dict[str, Any]:
     """Return the state of a replica whose engine has copies with devices."""
     size = EngineSize(copies, count)
-    return {"spec": engines(copies=copies, **devices(count)), "applied_sizes": {"main": size}}
+    return {
+        "spec": engines(copies=copies, **devices(count)),
+        "applied_sizes": {"main": size},
+    }
 
 
 def order(state: ModelReplicaState, spec: dict[str, Any], **fields: Any) -> None:
-    """Have the deployment send another template."""
-    assert messages.set_template(state, SetTemplate(uid="u", **{"generation": 2, "sequence": 1, "spec": spec, **fields}))
+    """Send another template as the deployment."""
+    assert messages.set_template(
+        state,
+        SetTemplate(
+            uid="u", **{"generation": 2, "sequence": 1, "spec": spec, **fields}
+        ),
+    )
 
 
 def applies(replica: Replica) -> int:
@@ -48,7 +63,7 @@ def applies(replica: Replica) -> int:
 
 
 def endpoints(replica: Replica) -> list[str]:
-    """Each endpoint that was reported, once in a row."""
+    """Return the reported endpoints in order, without consecutive duplicates."""
     return [endpoint for endpoint, _ in groupby(replica.endpoints())]
 
 
@@ -59,7 +74,9 @@ def serving(**changes: Any) -> Replica:
     return replica
 
 
-def test_the_endpoint_of_a_single_copy_is_withdrawn_and_requests_end_before_the_pod_is_replaced() -> None:
+def test_a_single_copys_endpoint_is_withdrawn_and_requests_end_before_its_pod_is_replaced() -> (
+    None
+):
     replica = serving()
     order(replica.state, engines(image="2"))
     replica.step()
@@ -70,60 +87,64 @@ def test_the_endpoint_of_a_single_copy_is_withdrawn_and_requests_end_before_the_
     assert applies(replica) == 0
     replica.now = ENDED
     (workload,) = observed().workloads
-    replica.state.observed = observed(workloads=[workload.model_copy(update={"current": False})])
+    replica.state.observed = observed(
+        workloads=[workload.model_copy(update={"current": False})]
+    )
     replica.step()
-    # What is ready is the old pod still.
+    # The ready pod is still the old one.
     assert (endpoints(replica), applies(replica)) == ([URL, ""], 1)
     replica.state.observed = observed()
     replica.step()
     assert (endpoints(replica), applies(replica)) == ([URL, "", URL], 1)
 
 
-def routed(sequence: int = 2, withdrawn: int = 1, withdrawn_at: str = "") -> PublishedEndpoint:
-    """An endpoint without a backend for now, whose last report was not answered."""
+def routed(
+    sequence: int = 2, withdrawn: int = 1, withdrawn_at: str = ""
+) -> PublishedEndpoint:
+    """Return an endpoint without a backend, whose last report was not answered."""
     return PublishedEndpoint(
-        sequence=sequence, reported=Endpoint(name="qwen", uid="u", url=URL), withdrawn=withdrawn, withdrawn_at=withdrawn_at
+        sequence=sequence,
+        reported=Endpoint(name="qwen", uid="u", url=URL),
+        withdrawn=withdrawn,
+        withdrawn_at=withdrawn_at,
     )
 
 
-@pytest.mark.parametrize(
-    ("patches", "longest"),
-    [({DRAIN_PATCH, ROUTES_PATCH}, timedelta(minutes=15)), ({DRAIN_PATCH}, timedelta(seconds=30))],
-    ids=["", "as histories of before have it"],
-)
-def test_pods_are_replaced_when_no_route_has_the_endpoint_or_after_long(patches: set[str], longest: timedelta) -> None:
+def test_pods_are_replaced_when_no_route_has_the_endpoint_or_after_a_long_wait() -> (
+    None
+):
+    longest = timedelta(minutes=15)
     replica = serving(endpoint=routed())
-    replica.controller.applying._patched = patches.__contains__
     order(replica.state, engines(image="2"))
     for replica.now in (BEGINNING, ENDED + longest - timedelta(seconds=1)):
         replica.step()
         assert applies(replica) == 0
-        assert "when no route of a service has its endpoint" in replica.condition("Serving")[2]
+        assert (
+            "when no route of a service has its endpoint"
+            in replica.condition("Serving")[2]
+        )
     replica.now = ENDED + longest
     replica.step()
     assert (applies(replica), len(replica.events("StillRouted"))) == (1, 1)
 
 
-def test_requests_have_their_time_when_the_last_route_has_followed() -> None:
+def test_requests_get_their_drain_time_when_the_last_route_has_followed() -> None:
     replica = serving(endpoint=routed())
     order(replica.state, engines(image="2"))
     replica.step()
     followed = ENDED + timedelta(minutes=10)
     replica.state.endpoint = routed(withdrawn=2, withdrawn_at=followed.isoformat())
-    for replica.now, count in ((followed, 0), (followed + timedelta(seconds=DRAIN_SECONDS), 1)):
+    for replica.now, count in (
+        (followed, 0),
+        (followed + timedelta(seconds=DRAIN_SECONDS), 1),
+    ):
         replica.step()
         assert (applies(replica), replica.events("StillRouted")) == (count, [])
 
 
-def as_patched(name: str) -> bool:
-    return name != FIRST_WAIT_PATCH
-
-
 @pytest.mark.parametrize("end", ["the apply fails", "another template cancels it"])
-@pytest.mark.parametrize("patched", [all_patched, as_patched], ids=["", "as histories of before have it"])
-def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str, patched: Patched) -> None:
+def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str) -> None:
     replica = serving(endpoint=routed())
-    replica.controller.applying._patched = patched
     order(replica.state, engines(image="2"))
     replica.step()
     first = ENDED + timedelta(minutes=15)
@@ -143,21 +164,33 @@ def test_the_wait_for_routes_counts_from_the_first_attempt_to_apply(end: str, pa
     replica.state.endpoint, replica.state.serving = routed(sequence=4), True
     replica.step()
     assert (applies(replica), bool(replica.state.drain_until)) == (before, True)
-    # The endpoint was given back, so routes and requests have their time again, and no more of the long one.
-    last = max(first, begun + timedelta(seconds=DRAIN_SECONDS + 30)) if patched is all_patched else begun + (first - BEGINNING)
-    for replica.now, count in ((last - timedelta(seconds=1), before), (last, before + 1)):
+    # The endpoint was published again, so routes and requests get their time again, but
+    # not the long wait.
+    last = max(first, begun + timedelta(seconds=DRAIN_SECONDS + 30))
+    for replica.now, count in (
+        (last - timedelta(seconds=1), before),
+        (last, before + 1),
+    ):
         replica.step()
         assert applies(replica) == count
     assert replica.state.routes_until == ""
 
 
-@pytest.mark.parametrize("lost", [{"connected": False}, {"facts": None}], ids=["it is not connected", "its facts are not known"])
-def test_the_wait_for_routes_begins_anew_when_the_cluster_was_lost_meanwhile(lost: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "lost",
+    [{"connected": False}, {"facts": None}],
+    ids=["it is not connected", "its facts are not known"],
+)
+def test_the_wait_for_routes_restarts_when_the_cluster_was_lost_meanwhile(
+    lost: dict[str, Any],
+) -> None:
     replica = serving(endpoint=routed())
     replica.apply_failures = [NO_ANSWER]
     order(replica.state, engines(image="2"))
     replica.step()
-    replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, **lost}))
+    replica.controller.cluster_changed(
+        CLUSTER.model_copy(update={"sequence": 2, **lost})
+    )
     replica.step()
     assert (replica.state.drain_until, replica.state.routes_until) == ("", "")
     replica.now += timedelta(hours=1)
@@ -166,13 +199,21 @@ def test_the_wait_for_routes_begins_anew_when_the_cluster_was_lost_meanwhile(los
     replica.state.endpoint, replica.state.serving = routed(sequence=4), True
     last = replica.now + timedelta(seconds=DRAIN_SECONDS, minutes=15)
     begun = replica.now
-    for replica.now, count in ((begun, before), (last - timedelta(seconds=1), before), (last, before + 1)):
+    for replica.now, count in (
+        (begun, before),
+        (last - timedelta(seconds=1), before),
+        (last, before + 1),
+    ):
         replica.step()
         assert applies(replica) == count
 
 
-@pytest.mark.parametrize("follow", ["when the first attempt waited", "with the next attempt"])
-def test_routes_that_have_followed_are_waited_for_as_long_the_next_time(follow: str) -> None:
+@pytest.mark.parametrize(
+    "follow", ["when the first attempt waited", "with the next attempt"]
+)
+def test_routes_that_have_followed_get_the_full_wait_the_next_time(
+    follow: str,
+) -> None:
     replica = serving(endpoint=routed())
     replica.apply_failures = [NO_ANSWER]
     order(replica.state, engines(image="2"))
@@ -186,7 +227,10 @@ def test_routes_that_have_followed_are_waited_for_as_long_the_next_time(follow: 
     assert applies(replica) == 1
     if follow == "with the next attempt":
         replica.apply_failures = [NO_ANSWER]
-        replica.state.endpoint, replica.state.serving = routed(withdrawn=2, withdrawn_at=replica.now.isoformat()), True
+        replica.state.endpoint, replica.state.serving = (
+            routed(withdrawn=2, withdrawn_at=replica.now.isoformat()),
+            True,
+        )
         replica.now += timedelta(hours=1)
         replica.step()
         replica.now += timedelta(seconds=DRAIN_SECONDS)
@@ -195,35 +239,80 @@ def test_routes_that_have_followed_are_waited_for_as_long_the_next_time(follow: 
     replica.now += timedelta(hours=1)
     replica.state.endpoint, replica.state.serving = routed(sequence=4), True
     begun, before = replica.now, applies(replica)
-    for replica.now, count in ((begun, before), (begun + timedelta(seconds=DRAIN_SECONDS, minutes=14), before)):
+    for replica.now, count in (
+        (begun, before),
+        (begun + timedelta(seconds=DRAIN_SECONDS, minutes=14), before),
+    ):
         replica.step()
         assert applies(replica) == count
 
 
 CHANGES = [
     pytest.param({}, engines(image="2"), True, id="another image of a single copy"),
-    pytest.param({"spec": engines(copies=2)}, engines(copies=2, image="2"), False, id="another image of two copies, one after the other"),
+    pytest.param(
+        {"spec": engines(copies=2)},
+        engines(copies=2, image="2"),
+        False,
+        id="another image of two copies, one after the other",
+    ),
     pytest.param({}, engines(copies=3), False, id="more copies"),
-    pytest.param(sized(2, 4), engines(copies=4, **devices(2)), True, id="more copies of fewer devices each"),
-    pytest.param(sized(2, 4), engines(copies=4, **devices(8)), False, id="more copies of more devices each"),
-    pytest.param(sized(2, 4), engines(copies=2, **devices(2)), False, id="as many copies of fewer devices each"),
-    pytest.param({}, {"engines": [{"name": "other", "copies": 2}]}, True, id="another engine in place of this one"),
-    pytest.param({}, {"engines": [{"name": "main"}, {"name": "more"}]}, False, id="one more engine"),
-    pytest.param({}, {**engines(), "serving": {"flowControl": {}}}, False, id="the endpoint picker alone"),
+    pytest.param(
+        sized(2, 4),
+        engines(copies=4, **devices(2)),
+        True,
+        id="more copies of fewer devices each",
+    ),
+    pytest.param(
+        sized(2, 4),
+        engines(copies=4, **devices(8)),
+        False,
+        id="more copies of more devices each",
+    ),
+    pytest.param(
+        sized(2, 4),
+        engines(copies=2, **devices(2)),
+        False,
+        id="as many copies of fewer devices each",
+    ),
+    pytest.param(
+        {},
+        {"engines": [{"name": "other", "copies": 2}]},
+        True,
+        id="another engine in place of this one",
+    ),
+    pytest.param(
+        {},
+        {"engines": [{"name": "main"}, {"name": "more"}]},
+        False,
+        id="one more engine",
+    ),
+    pytest.param(
+        {},
+        {**engines(), "serving": {"flowControl": {}}},
+        False,
+        id="the endpoint picker alone",
+    ),
     pytest.param({"serving": False}, engines(image="2"), False, id="it does not serve"),
-    pytest.param({"applied_sources": {}}, engines(image="2"), False, id="not known what its pods were made from"),
+    pytest.param(
+        {"applied_sources": {}},
+        engines(image="2"),
+        False,
+        id="not known what its pods were made from",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("state", "spec", "drains"), CHANGES)
-def test_only_what_ends_all_pods_of_an_engine_waits(state: dict[str, Any], spec: dict[str, Any], drains: bool) -> None:
+def test_only_an_apply_that_ends_all_pods_of_an_engine_waits(
+    state: dict[str, Any], spec: dict[str, Any], drains: bool
+) -> None:
     replica = Replica(a_replica(**state))
     order(replica.state, spec)
     replica.controller.apply()
     assert bool(replica.state.drain_until) is drains
 
 
-def test_an_engine_with_more_copies_of_fewer_devices_is_ordered_to_be_recreated_once() -> None:
+def test_an_engine_with_more_smaller_copies_is_ordered_to_be_recreated_once() -> None:
     replica = serving(**sized(1, 8))
     order(replica.state, engines(copies=2, **devices(4)))
     replica.step()
@@ -232,37 +321,50 @@ def test_an_engine_with_more_copies_of_fewer_devices_is_ordered_to_be_recreated_
     (apply,) = [each for each in replica.orders if isinstance(each, Apply)]
     assert apply.request.recreated == ["main"]
     assert replica.state.applied_sizes == {"main": EngineSize(2, 4)}
-    order(replica.state, engines(copies=2, **devices(4), image="2"), generation=3, sequence=2)
+    order(
+        replica.state,
+        engines(copies=2, **devices(4), image="2"),
+        generation=3,
+        sequence=2,
+    )
     replica.step()
-    assert [each.request.recreated for each in replica.orders if isinstance(each, Apply)] == [["main"], []]
+    assert [
+        each.request.recreated for each in replica.orders if isinstance(each, Apply)
+    ] == [["main"], []]
 
 
-def test_in_an_older_history_an_engine_that_is_recreated_is_not_drained() -> None:
-    replica = serving(**sized(1, 8))
-    replica.controller.applying._patched = {DRAIN_PATCH, ROUTES_PATCH}.__contains__
-    order(replica.state, engines(copies=2, **devices(4)))
-    replica.step()
-    assert applies(replica) == 1
-
-
-def test_the_devices_of_a_copy_are_those_of_all_its_pods() -> None:
+def test_the_devices_of_a_copy_include_all_its_pods() -> None:
     request = {"name": "gpu", "count": 4}
-    gang = [{"role": "Leader", "deviceRequests": [request]}, {"role": "Worker", "worker": {"nodes": 3}, "deviceRequests": [request]}]
-    spec = {"engines": [{"name": "gang", "copies": 2, "members": gang}, {"name": "proxy", "members": [{"role": "Standalone"}]}]}
+    gang = [
+        {"role": "Leader", "deviceRequests": [request]},
+        {"role": "Worker", "worker": {"nodes": 3}, "deviceRequests": [request]},
+    ]
+    spec = {
+        "engines": [
+            {"name": "gang", "copies": 2, "members": gang},
+            {"name": "proxy", "members": [{"role": "Standalone"}]},
+        ]
+    }
     assert engine_sizes(spec) == {"gang": EngineSize(2, 16), "proxy": EngineSize(1, 0)}
 
 
-def test_a_group_that_is_recreated_waits_whatever_its_copies() -> None:
-    facts = ClusterFacts(gateway_address="10.0.0.1", drain_seconds=DRAIN_SECONDS, scheduler_type="kueue")
+def test_a_recreated_group_waits_whatever_its_number_of_copies() -> None:
+    facts = ClusterFacts(
+        gateway_address="10.0.0.1", drain_seconds=DRAIN_SECONDS, scheduler_type="kueue"
+    )
     gang = {"copies": 2, "members": [{"role": "Leader"}, {"role": "Worker"}]}
-    replica = serving(spec=engines(**gang), cluster=CLUSTER.model_copy(update={"facts": facts}))
+    replica = serving(
+        spec=engines(**gang), cluster=CLUSTER.model_copy(update={"facts": facts})
+    )
     order(replica.state, engines(**gang, image="2"))
     replica.step()
     assert (endpoints(replica), applies(replica)) == ([URL, ""], 0)
 
 
-def test_an_adoption_waits_where_something_is_pending() -> None:
-    held = APPLIED.model_copy(update={"pending": ["model-serving-main"], "pending_causes": ["renderer 0.2.0"]})
+def test_an_adoption_waits_if_a_change_is_pending() -> None:
+    held = APPLIED.model_copy(
+        update={"pending": ["model-serving-main"], "pending_causes": ["renderer 0.2.0"]}
+    )
     replica = serving(applied=held)
     order(replica.state, replica.state.spec or {}, generation=1, adoption=5)
     replica.step()
@@ -273,8 +375,12 @@ def test_an_adoption_waits_where_something_is_pending() -> None:
     assert (endpoints(settled), applies(settled)) == ([URL], 1)
 
 
-@pytest.mark.parametrize("failure", [NO_ANSWER, Failure("InvalidInput", "the engine is not valid")], ids=["it may succeed later", "final"])
-def test_wkl_103_an_apply_that_fails_gives_the_endpoint_back(failure: Failure) -> None:
+@pytest.mark.parametrize(
+    "failure",
+    [NO_ANSWER, Failure("InvalidInput", "the engine is not valid")],
+    ids=["it may succeed later", "final"],
+)
+def test_a_failed_apply_publishes_the_endpoint_again(failure: Failure) -> None:
     replica = serving()
     replica.apply_failures = [failure]
     order(replica.state, engines(image="2"))
@@ -284,7 +390,7 @@ def test_wkl_103_an_apply_that_fails_gives_the_endpoint_back(failure: Failure) -
     assert (endpoints(replica), applies(replica)) == ([URL, "", URL], 1)
 
 
-def test_a_template_that_is_taken_back_gives_the_endpoint_back() -> None:
+def test_a_reverted_template_publishes_the_endpoint_again() -> None:
     replica = serving()
     before = replica.state.spec or {}
     order(replica.state, engines(image="2"))
@@ -294,10 +400,12 @@ def test_a_template_that_is_taken_back_gives_the_endpoint_back() -> None:
     assert (endpoints(replica), replica.state.drain_until) == ([URL, "", URL], "")
 
 
-def test_a_cluster_that_is_lost_meanwhile_gives_the_endpoint_back() -> None:
+def test_a_cluster_lost_meanwhile_publishes_the_endpoint_again() -> None:
     replica = serving()
     order(replica.state, engines(image="2"))
     replica.step()
-    replica.controller.cluster_changed(CLUSTER.model_copy(update={"sequence": 2, "connected": False}))
+    replica.controller.cluster_changed(
+        CLUSTER.model_copy(update={"sequence": 2, "connected": False})
+    )
     replica.step()
     assert (endpoints(replica), replica.state.drain_until) == ([URL, "", URL], "")

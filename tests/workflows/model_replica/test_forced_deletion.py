@@ -1,4 +1,6 @@
-"""What is forced ends within seconds, on a real server: where no worker serves the cluster, and where its worker was killed at work."""
+"""A forced deletion ends within seconds on a real server, with no worker for the
+cluster, or with its worker killed during a task.
+"""
 
 import asyncio
 import os
@@ -26,10 +28,11 @@ from tests.workflows.environment.short_runs import address_of, server_with_short
 pytestmark = pytest.mark.testbed("shared")
 
 QUEUE = "eu"
-# From the force to the end: less than the 20 s after which a queue without a worker is noticed, and the 30 s of a lost heartbeat.
+# From the force to the end. This is less than the 20 s after which an unserved queue is
+# noticed, and the 30 s of a lost heartbeat.
 SECONDS_MAX = 18
 
-# A worker that is killed by what it is given to do.
+# A worker that dies while it executes a task.
 KILLED_AT_WORK = """
 import asyncio, os, signal, sys
 from temporalio import activity
@@ -49,43 +52,63 @@ asyncio.run(main())
 
 @dataclass
 class OneReplica:
-    """A replica on a cluster of which it knows the connection; what it orders there waits for workers of another task queue."""
+    """A replica that knows the connection of its cluster.
+
+    Its tasks there wait for workers of another task queue.
+    """
 
     client: Client
     handle: WorkflowHandle[Any, Any]
 
     async def delete(self) -> None:
-        await self.handle.signal("delete", Delete(request_id="delete", by="test").wire())
+        await self.handle.signal(
+            "delete", Delete(request_id="delete", by="test").wire()
+        )
 
     async def describe(self) -> Json:
         seen: Json = await self.handle.query("describe")
         return seen
 
     async def force(self, scope: str) -> None:
-        order = {**Force(request_id=f"force/{scope}", by="test", reason="the cluster is lost").wire(), "scope": scope}
+        order = {
+            **Force(
+                request_id=f"force/{scope}", by="test", reason="the cluster is lost"
+            ).wire(),
+            "scope": scope,
+        }
         await self.handle.signal("force", order)
 
     async def at_step(self, number: int) -> Json:
         seen: Json = await eventually(
-            self.describe, lambda seen: seen["status"].get("teardown", {}).get("step") == number, what=f"step {number}", within=SECONDS_MAX
+            self.describe,
+            lambda seen: seen["status"].get("teardown", {}).get("step") == number,
+            what=f"step {number}",
+            within=SECONDS_MAX,
         )
         return seen
 
     async def forced_to_the_end(self) -> Json:
-        """Force all and wait for the end of the workflow."""
+        """Force the whole deletion and wait for the end of the workflow."""
         await self.force("all")
         async with asyncio.timeout(SECONDS_MAX):
             await self.handle.result()
         return await self.describe()
 
     async def pending(self) -> list[str]:
-        """The types of activities that are scheduled or running."""
-        return [found.activity_type.name for found in (await self.handle.describe()).raw_description.pending_activities]
+        """Return the types of activities that are scheduled or running."""
+        return [
+            found.activity_type.name
+            for found in (
+                await self.handle.describe()
+            ).raw_description.pending_activities
+        ]
 
     async def lose_worker_in(self, activity: str, work: ClusterWork) -> None:
         """Start a worker that takes the next task of that type, and is killed by it."""
         arguments = (address_of(self.client), activity, cluster_queue(QUEUE, work))
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", KILLED_AT_WORK, *arguments, env={**os.environ})
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", KILLED_AT_WORK, *arguments, env={**os.environ}
+        )
         async with asyncio.timeout(60):
             await process.wait()
 
@@ -93,11 +116,15 @@ class OneReplica:
 @asynccontextmanager
 async def a_replica() -> AsyncIterator[OneReplica]:
     settings = Settings(
-        queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)), worker=WorkerSettings(graceful_shutdown_seconds=0)
+        queues=QueueSettings(serve=(queues.WORKFLOWS, queues.SCHEDULER)),
+        worker=WorkerSettings(graceful_shutdown_seconds=0),
     )
     with ThreadPoolExecutor(4) as threads:
         async with server_with_short_runs(events=10_000) as client:
-            workers = [asyncio.create_task(each.run()) for each in workers_here(client, settings, threads).values()]
+            workers = [
+                asyncio.create_task(each.run())
+                for each in workers_here(client, settings, threads).values()
+            ]
             try:
                 await ensure_scheduler(client)
                 yield OneReplica(client, await started(client))
@@ -108,7 +135,9 @@ async def a_replica() -> AsyncIterator[OneReplica]:
 
 
 async def started(client: Client) -> WorkflowHandle[Any, Any]:
-    """Start a replica that ran before, as its deployment does, and let it know its cluster, as that does."""
+    """Start a replica that ran before and send it its cluster, in place of its
+    deployment and its cluster.
+    """
     start = StartReplica(
         uid="u",
         namespace="ml",
@@ -123,19 +152,30 @@ async def started(client: Client) -> WorkflowHandle[Any, Any]:
     )
     handle = await client.start_workflow(
         "ModelReplica",
-        {"birth": start.wire()},
+        {"start": start.wire()},
         id=names.workflow_id("ModelReplica", "ml", "qwen-1"),
         task_queue=queues.WORKFLOWS,
-        **identity_at_start("ModelReplica", "ml", "qwen-1", cluster="eu", deployment="qwen"),
+        **identity_at_start(
+            "ModelReplica", "ml", "qwen-1", cluster="eu", deployment="qwen"
+        ),
     )
-    connection = Connection(cluster="eu", namespace="modelplane-system", name="eu", task_queue=QUEUE)
+    connection = Connection(
+        cluster="eu", namespace="modelplane-system", name="eu", task_queue=QUEUE
+    )
     facts = ClusterFacts(drain_seconds=0)
-    changed = ClusterChanged(name="eu", uid="c", sequence=1, connected=True, connection=connection, facts=facts)
+    changed = ClusterChanged(
+        name="eu",
+        uid="c",
+        sequence=1,
+        connected=True,
+        connection=connection,
+        facts=facts,
+    )
     await handle.signal("cluster_changed", changed.wire())
     return handle
 
 
-async def test_all_that_is_forced_ends_where_no_worker_serves_the_cluster() -> None:
+async def test_a_fully_forced_deletion_ends_without_a_worker_for_the_cluster() -> None:
     async with a_replica() as replica:
         await replica.delete()
         await replica.at_step(3)
@@ -143,7 +183,7 @@ async def test_all_that_is_forced_ends_where_no_worker_serves_the_cluster() -> N
         assert [left["kind"] for left in seen["status"]["leftBehind"]] == ["label"]
 
 
-async def test_a_step_that_is_forced_ends_where_no_worker_serves_the_cluster() -> None:
+async def test_a_forced_step_ends_without_a_worker_for_the_cluster() -> None:
     async with a_replica() as replica:
         await replica.delete()
         await replica.at_step(3)
@@ -153,7 +193,9 @@ async def test_a_step_that_is_forced_ends_where_no_worker_serves_the_cluster() -
         assert "step 4 of 12" in message(seen, "Deleting")
 
 
-async def test_all_that_is_forced_ends_although_the_worker_was_killed_in_a_step() -> None:
+async def test_a_fully_forced_deletion_ends_although_the_worker_was_killed_in_a_step() -> (
+    None
+):
     async with a_replica() as replica:
         await replica.delete()
         await replica.at_step(3)
@@ -162,10 +204,16 @@ async def test_all_that_is_forced_ends_although_the_worker_was_killed_in_a_step(
         await replica.forced_to_the_end()
 
 
-async def test_all_that_is_forced_ends_although_the_worker_was_killed_in_the_apply() -> None:
+async def test_a_fully_forced_deletion_ends_although_the_worker_was_killed_in_the_apply() -> (
+    None
+):
     async with a_replica() as replica:
         await replica.lose_worker_in("apply_replica", ClusterWork.APPLY)
         await replica.delete()
-        await eventually(replica.describe, lambda seen: bool(seen["metadata"].get("deletionTimestamp")), what="the deletion")
+        await eventually(
+            replica.describe,
+            lambda seen: bool(seen["metadata"].get("deletionTimestamp")),
+            what="the deletion",
+        )
         assert await replica.pending() == ["apply_replica"]
         await replica.forced_to_the_end()

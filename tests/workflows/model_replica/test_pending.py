@@ -1,4 +1,7 @@
-"""A replica whose pods would be other ones although its template is the same: it asks, shows it, and waits. No server is needed."""
+"""A replica with an unchanged template that would render other pods.
+
+It shows the change and waits for consent. These tests need no server.
+"""
 
 from datetime import timedelta
 from typing import Any
@@ -16,12 +19,23 @@ from workflows.model_replica.pruning import ReplicaPruning
 from workflows.model_replica.reducers import messages
 from workflows.model_replica.state import ModelReplicaState
 
-HELD = APPLIED.model_copy(update={"pending": ["model-serving-main"], "pending_causes": ["renderer 0.2.0"], "inputs_hash": "i2"})
+HELD = APPLIED.model_copy(
+    update={
+        "pending": ["model-serving-main"],
+        "pending_causes": ["renderer 0.2.0"],
+        "inputs_hash": "i2",
+    }
+)
 
 
 def reporting(sequence: int = 2, **facts: Any) -> Any:
-    """A report of the cluster with other facts."""
-    return CLUSTER.model_copy(update={"sequence": sequence, "facts": ClusterFacts(gateway_address="10.0.0.1", **facts)})
+    """Return a report of the cluster with other facts."""
+    return CLUSTER.model_copy(
+        update={
+            "sequence": sequence,
+            "facts": ClusterFacts(gateway_address="10.0.0.1", **facts),
+        }
+    )
 
 
 def applies(replica: Replica) -> list[Apply]:
@@ -29,7 +43,9 @@ def applies(replica: Replica) -> list[Apply]:
 
 
 def a_template(state: ModelReplicaState, **fields: Any) -> SetTemplate:
-    return SetTemplate(uid="u", generation=1, spec=state.spec or {}, **{"sequence": 1, **fields})
+    return SetTemplate(
+        uid="u", generation=1, spec=state.spec or {}, **{"sequence": 1, **fields}
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,7 +59,9 @@ def a_template(state: ModelReplicaState, **fields: Any) -> SetTemplate:
     ],
     ids=["renderer", "DRA", "release", "gateway", "foreign API"],
 )
-def test_facts_that_rendering_reads_are_followed_once(facts: dict[str, Any], asks: bool) -> None:
+def test_changed_facts_that_rendering_uses_are_followed_once(
+    facts: dict[str, Any], asks: bool
+) -> None:
     replica = Replica(a_replica())
     replica.controller.cluster_changed(reporting(**facts))
     replica.step()
@@ -61,24 +79,31 @@ def test_a_patch_release_is_no_reason_to_render_again() -> None:
     assert applies(replica) == []
 
 
-def test_what_is_pending_is_reported_and_shown_and_deletes_nothing() -> None:
+def test_a_pending_change_is_reported_and_shown_and_deletes_nothing() -> None:
     state = a_replica(applied=HELD)
     report = report_of(state)
-    assert (report.pending, report.adopting, report.adoption) == ("renderer 0.2.0", False, 0)
+    assert (report.pending, report.adopting, report.adoption) == (
+        "renderer 0.2.0",
+        False,
+        0,
+    )
     shown = status_of(state)
-    assert shown["pending"] == {"causes": ["renderer 0.2.0"], "workloads": ["model-serving-main"]}
+    assert shown["pending"] == {
+        "causes": ["renderer 0.2.0"],
+        "workloads": ["model-serving-main"],
+    }
     assert shown["inputsHash"] == "i2"
     assert "pending" not in status_of(a_replica())
 
 
-async def test_what_is_no_longer_rendered_stays_while_pods_stay_that_read_it() -> None:
+async def test_unrendered_objects_stay_while_remaining_pods_use_them() -> None:
     replica = Replica(a_replica(applied=HELD, prune=True))
     replica.controller.conclude()
     await ReplicaPruning(replica.context).step()
     assert replica.state.prune
 
 
-def test_facts_that_change_end_the_wait_of_an_apply_that_failed() -> None:
+def test_changed_facts_end_the_wait_after_a_failed_apply() -> None:
     state = a_replica(retry_at="2026-01-01T12:00:00+00:00", generation=2)
     replica = Replica(state)
     replica.controller.cluster_changed(reporting(gateway_message="hello"))
@@ -98,7 +123,7 @@ def test_an_adoption_is_applied_once_and_reported() -> None:
     replica.step()
     assert [order.request.adoption for order in applies(replica)] == [True]
     assert (report_of(state).adoption, status_of(state)["adoption"]) == (7, 7)
-    # An older one, or the same again, allows nothing.
+    # An older adoption, or the same one again, allows nothing.
     messages.set_template(state, a_template(state, sequence=2, adoption=5))
     assert state.adoption == 7
     replica.controller.cluster_changed(reporting(renderer="r2"))
@@ -106,7 +131,9 @@ def test_an_adoption_is_applied_once_and_reported() -> None:
     assert [order.request.adoption for order in applies(replica)] == [True, False]
 
 
-def test_an_apply_by_a_worker_that_renders_otherwise_than_that_of_the_facts_is_repeated() -> None:
+def test_an_apply_by_a_worker_with_another_renderer_than_the_facts_is_repeated() -> (
+    None
+):
     replica = Replica(a_replica())
     replica.controller.cluster_changed(reporting(renderer="r2"))
     older = APPLIED.model_copy(update={"renderer": "r1"})
@@ -119,24 +146,28 @@ def test_an_apply_by_a_worker_that_renders_otherwise_than_that_of_the_facts_is_r
         replica.now += timedelta(seconds=1)
     (order,) = replica.controller.applying.next_orders()
     assert isinstance(order, Apply)
-    replica.controller.applying.applied(order, HELD.model_copy(update={"renderer": "r2"}))
+    replica.controller.applying.applied(
+        order, HELD.model_copy(update={"renderer": "r2"})
+    )
     assert report_of(replica.state).pending == "renderer 0.2.0"
     replica.now += timedelta(days=1)
     assert replica.controller.applying.next_orders() == []
 
 
-def test_workers_that_never_agree_cost_a_limited_number_of_applies() -> None:
+def test_workers_that_never_agree_cause_a_limited_number_of_applies() -> None:
     replica = Replica(a_replica())
     replica.controller.cluster_changed(reporting(renderer="r2"))
     for count in (1 + OTHER_RENDERERS_MAX, 0):
         made = 0
         while orders := replica.controller.applying.next_orders():
             assert isinstance(orders[0], Apply)
-            replica.controller.applying.applied(orders[0], APPLIED.model_copy(update={"renderer": "r1"}))
+            replica.controller.applying.applied(
+                orders[0], APPLIED.model_copy(update={"renderer": "r1"})
+            )
             replica.now += timedelta(hours=1)
             made += 1
         assert made == count
-    # Another input begins anew.
+    # Another input resets the limit.
     replica.controller.cluster_changed(reporting(3, renderer="r3"))
     assert replica.controller.applying.next_orders()
 
@@ -146,11 +177,15 @@ def test_a_change_that_becomes_pending_is_an_event_once() -> None:
     replica = Replica(state)
     for _ in range(2):
         state.applied_inputs = None
-        (order,) = [each for each in replica.controller.applying.next_orders() if isinstance(each, Apply)]
+        (order,) = [
+            each
+            for each in replica.controller.applying.next_orders()
+            if isinstance(each, Apply)
+        ]
         replica.controller.applying.applied(order, Applied.model_validate(HELD.wire()))
-    assert [event.message for event in state.events if event.reason == "ChangePending"] == [
-        "renderer 0.2.0: pods stay until a rollout: model-serving-main"
-    ]
+    assert [
+        event.message for event in state.events if event.reason == "ChangePending"
+    ] == ["renderer 0.2.0: pods stay until a rollout: model-serving-main"]
 
 
 CHANGE = "renderer 0.2.0: pods stay until a rollout: model-serving-main"
@@ -164,7 +199,11 @@ WARNED = APPLIED.model_copy(update={"warnings": ["an old probe"]})
         (APPLIED, APPLIED, []),
         (APPLIED, HELD, [("ChangePending", CHANGE)]),
         (HELD, HELD, []),
-        (HELD.model_copy(update={"pending": ["another"]}), HELD, [("ChangePending", CHANGE)]),
+        (
+            HELD.model_copy(update={"pending": ["another"]}),
+            HELD,
+            [("ChangePending", CHANGE)],
+        ),
         (HELD, APPLIED, []),
         (APPLIED, WARNED, [("Rendering", "an old probe")]),
         (None, WARNED, [("Applied", "1 objects on eu"), ("Rendering", "an old probe")]),
@@ -182,9 +221,13 @@ WARNED = APPLIED.model_copy(update={"warnings": ["an old probe"]})
         "the same warning",
     ],
 )
-def test_what_an_apply_found_is_an_event_when_it_is_new(before: Applied | None, now: Applied, events: list[tuple[str, str]]) -> None:
+def test_a_finding_of_an_apply_is_an_event_when_it_is_new(
+    before: Applied | None, now: Applied, events: list[tuple[str, str]]
+) -> None:
     replica = Replica(a_replica(applied=before), applied=now)
     replica.controller.cluster_changed(reporting(renderer="r2"))
     replica.step()
     found = [(event.reason, event.message) for event in replica.state.events]
-    assert [each for each in found if each[0] in ("Applied", "ChangePending", "Rendering")] == events
+    assert [
+        each for each in found if each[0] in ("Applied", "ChangePending", "Rendering")
+    ] == events

@@ -1,4 +1,7 @@
-"""Repairs of drift that follow one another wait for longer each time, so that a fight over a field costs little. No server is needed."""
+"""Consecutive repairs of drift wait longer each time, so that a fight over a field costs little.
+
+These tests need no server.
+"""
 
 from datetime import timedelta
 
@@ -13,14 +16,16 @@ from workflows.model_replica.workflow import ModelReplicaWorkflow
 
 
 class Fight:
-    """A replica whose Deployment another controller changes as soon as it was repaired."""
+    """A replica whose Deployment another controller changes after each repair."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = Serverless(monkeypatch, "modelreplica/ml/qwen-eu-0")
-        self.replica = ModelReplicaWorkflow(a_replica(observed=observed(digest="of another controller")))
+        self.replica = ModelReplicaWorkflow(
+            a_replica(observed=observed(digest="of another controller"))
+        )
 
     def next_repair(self) -> timedelta:
-        """Wait for the next repair, and let it succeed; gives how long that took."""
+        """Wait for the next repair and let it succeed; return the time that it took."""
         began = self.time.now
         while True:
             self.replica.context.requeue_time = None
@@ -30,11 +35,15 @@ class Fight:
             assert self.replica.context.requeue_time is not None
             self.time.now = self.replica.context.requeue_time
         (order,) = [order for order in orders if isinstance(order, Apply)]
-        self.replica.controller.applying.applied(order, Applied.model_validate(APPLIED.wire()))
+        self.replica.controller.applying.applied(
+            order, Applied.model_validate(APPLIED.wire())
+        )
         return self.time.now - began
 
 
-def test_repairs_of_a_fight_double_their_waits_up_to_five_minutes_and_begin_anew_after_a_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consecutive_repairs_double_their_waits_up_to_five_minutes_and_reset_after_a_rest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fight = Fight(monkeypatch)
     waits = [fight.next_repair().total_seconds() for _ in range(10)]
     assert waits == [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]

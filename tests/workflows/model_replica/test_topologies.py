@@ -1,10 +1,15 @@
-"""A gang and a pair through the whole control plane, with the real LeaderWorkerSet controller and the real kube-scheduler."""
+"""A gang and a prefill/decode pair on the real LeaderWorkerSet controller and kube-scheduler."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    condition,
+    eventually,
+)
 from tests.workflows.environment.topologies import (
     CLUSTER,
     a_gang,
@@ -31,7 +36,7 @@ POOL_NODES = 4
 
 @pytest.fixture(scope="module")
 async def pooled(plane: ControlPlane) -> AsyncIterator[ControlPlane]:
-    """The control plane, with a cluster whose gateway asks endpoint pickers."""
+    """Start the control plane with a cluster whose gateway uses endpoint pickers."""
     async with routed_by_pools(plane):
         yield plane
 
@@ -55,7 +60,7 @@ def endpoint(seen: Json) -> str:
     return found
 
 
-async def test_a_pair_on_two_pools_is_ready_where_the_scheduler_placed_it_rolls_without_one_node_more_and_leaves_nothing(
+async def test_a_pair_on_two_pools_becomes_ready_rolls_out_without_an_extra_node_and_leaves_nothing(
     pooled: ControlPlane, namespace: str
 ) -> None:
     document, nodes = a_pair(namespace, name="model"), {"l40s": 3, "h100": 2}
@@ -64,7 +69,9 @@ async def test_a_pair_on_two_pools_is_ready_where_the_scheduler_placed_it_rolls_
     replica = await the_replica(pooled, "model", namespace)
     assert set(pools_of(replica).values()) == set(nodes)
     assert sizes(pooled, namespace) == nodes
-    held = {node for found in nodes_in_use(pooled, namespace).values() for node in found}
+    held = {
+        node for found in nodes_in_use(pooled, namespace).values() for node in found
+    }
     assert set(claimed_nodes(pooled, namespace)) == held
     assert {pool_of_node(pooled, node) for node in held} == set(nodes)
     assert endpoint(seen) == replica["status"]["routing"]["url"] != ""
@@ -83,7 +90,7 @@ async def test_a_pair_on_two_pools_is_ready_where_the_scheduler_placed_it_rolls_
     await leave_nothing(pooled, "model", namespace)
 
 
-async def test_the_controller_rolls_a_gang_and_one_that_loses_a_node_is_withdrawn_until_it_has_one_again_and_stays_the_same_replica(
+async def test_a_gang_rolls_out_and_is_withdrawn_while_it_lacks_a_node(
     pooled: ControlPlane, namespace: str
 ) -> None:
     document = a_model("gang", namespace, a_gang(nodes=3))
@@ -106,10 +113,16 @@ async def test_the_controller_rolls_a_gang_and_one_that_loses_a_node_is_withdraw
 
         # The whole group is created again, and the pool has no fifth node for it.
         waiting = await eventually(
-            replica, lambda seen: seen["status"]["phase"] == "Degraded" and "unschedulable" in str(seen["status"]["engines"])
+            replica,
+            lambda seen: (
+                seen["status"]["phase"] == "Degraded"
+                and "unschedulable" in str(seen["status"]["engines"])
+            ),
         )
         assert condition(waiting, "Serving") == "False"
-        withdrawn = await pooled.until("ModelDeployment", "gang", lambda seen: not endpoint(seen), namespace)
+        withdrawn = await pooled.until(
+            "ModelDeployment", "gang", lambda seen: not endpoint(seen), namespace
+        )
         assert condition(withdrawn, "ReplicasReady") == "False"
     after = await pooled.ready("ModelDeployment", "gang", namespace)
     assert endpoint(after) == endpoint(before)

@@ -1,11 +1,13 @@
-"""When a service that selects nothing is warned of, and what its condition says; the workflow outside Temporal."""
+"""When a service without endpoints gets a warning, and its condition, with the workflow
+outside Temporal.
+"""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from temporalio import workflow
 
+from api_types.messages.gateway_work import AppliedRoute
 from api_types.messages.routing import EntryEndpoints, GatewayChanged, ServiceEndpoints
 from tests.workflows.environment.serverless import NOW, Serverless
 from workflows.entity.conditions import condition_of
@@ -13,17 +15,29 @@ from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.model_service.state import UNMATCHED_AFTER, ServiceState
 from workflows.model_service.workflow import ModelServiceWorkflow
 
-SPEC = {"endpoints": [{"selector": {"matchLabels": {"modelplane.ai/deployment": "qwen"}}}]}
-WARNING = ("Warning", "NoEndpoints", "No ModelEndpoints matched the configured selectors")
-NO_ROUTE = "no published endpoint matches, so there is no route: the gateway answers 404"
+SPEC = {
+    "endpoints": [{"selector": {"matchLabels": {"modelplane.ai/deployment": "qwen"}}}]
+}
+WARNING = (
+    "Warning",
+    "NoEndpoints",
+    "No ModelEndpoints matched the configured selectors",
+)
+NO_ROUTE = "no published endpoint matches; the gateway answers 503"
 
 
 class Service:
-    """A service with a gateway; a test tells what it selects, and how the time goes on."""
+    """A service with a gateway. A test sets its selected endpoints and its clock."""
 
     def __init__(self, temporal: Serverless) -> None:
         known = GatewayChanged(uid="g", sequence=1, connected=True, address="10.0.0.1")
-        state = ServiceState(uid="u", spec=SPEC, generation=1, report_sequence=1, gateway=FollowedGateway(registered=True, known=known))
+        state = ServiceState(
+            uid="u",
+            spec=SPEC,
+            generation=1,
+            report_sequence=1,
+            gateway=FollowedGateway(registered=True, known=known),
+        )
         self.temporal = temporal
         self.workflow = ModelServiceWorkflow(state)
 
@@ -35,14 +49,22 @@ class Service:
     def selects(self, matched: int) -> None:
         state = self.workflow.state
         version = state.selected.version + 1 if state.selected else 1
-        state.selected = ServiceEndpoints(uid="u", sequence=1, version=version, entries=[EntryEndpoints(matched=matched, ready=matched)])
+        state.selected = ServiceEndpoints(
+            uid="u",
+            sequence=1,
+            version=version,
+            entries=[EntryEndpoints(matched=matched, ready=matched)],
+        )
         self.passes()
 
     def next_pass(self) -> datetime | None:
         return self.workflow.context.requeue_time
 
     def warnings(self) -> list[Any]:
-        return [(each.type, each.reason, each.message) for each in self.workflow.state.events]
+        return [
+            (each.type, each.reason, each.message)
+            for each in self.workflow.state.events
+        ]
 
     def said(self, condition_type: str = "RoutingReady") -> str:
         found = condition_of(self.workflow.state.conditions, condition_type)
@@ -57,13 +79,20 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
     return made
 
 
-def test_stk_78_a_new_service_that_selects_nothing_is_warned_of_when_it_has_had_its_time(service: Service) -> None:
+def test_a_new_service_without_endpoints_gets_a_warning_after_a_delay(
+    service: Service,
+) -> None:
+    service.workflow.state.applied = AppliedRoute(name="ms-qwen")
     service.selects(0)
-    assert (service.warnings(), service.said(), service.said("EndpointsResolved")) == ([], NO_ROUTE, WARNING[2])
+    assert (service.warnings(), service.said(), service.said("EndpointsResolved")) == (
+        [],
+        NO_ROUTE,
+        WARNING[2],
+    )
     assert service.next_pass() == NOW + UNMATCHED_AFTER
     service.passes(minutes=4.9)
     assert service.warnings() == []
-    # Whatever makes passes, its time does not begin anew.
+    # No kind of pass restarts the delay.
     assert service.next_pass() == NOW + UNMATCHED_AFTER
     service.passes(minutes=0.1)
     assert service.warnings() == [WARNING]
@@ -73,7 +102,9 @@ def test_stk_78_a_new_service_that_selects_nothing_is_warned_of_when_it_has_had_
     assert service.workflow.state.events[0].count == 1
 
 
-def test_a_new_service_whose_endpoints_come_in_time_has_no_warning(service: Service) -> None:
+def test_a_new_service_whose_endpoints_arrive_in_time_gets_no_warning(
+    service: Service,
+) -> None:
     service.selects(0)
     service.passes(minutes=4)
     service.selects(1)
@@ -81,7 +112,9 @@ def test_a_new_service_whose_endpoints_come_in_time_has_no_warning(service: Serv
     assert (service.warnings(), service.next_pass()) == ([], None)
 
 
-def test_a_service_that_loses_all_that_it_selected_is_warned_of_at_once(service: Service) -> None:
+def test_a_service_that_loses_all_endpoints_gets_a_warning_at_once(
+    service: Service,
+) -> None:
     service.selects(0)
     service.selects(1)
     service.selects(0)
@@ -89,19 +122,12 @@ def test_a_service_that_loses_all_that_it_selected_is_warned_of_at_once(service:
     assert service.next_pass() is None
 
 
-def test_the_wait_goes_on_in_the_next_run(service: Service) -> None:
+def test_the_delay_continues_in_the_next_run(service: Service) -> None:
     service.selects(0)
-    service.workflow = ModelServiceWorkflow(service.workflow.state.model_copy(deep=True))
+    service.workflow = ModelServiceWorkflow(
+        service.workflow.state.model_copy(deep=True)
+    )
     service.passes(minutes=4)
     assert (service.warnings(), service.next_pass()) == ([], NOW + UNMATCHED_AFTER)
     service.passes(minutes=1)
     assert service.warnings() == [WARNING]
-
-
-def test_a_history_of_before_has_its_warning_at_once_and_its_condition_as_it_was(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(workflow, "patched", lambda _: False)
-    service.selects(0)
-    assert (service.warnings(), service.said()) == ([WARNING], "nothing can be routed")
-    assert service.next_pass() is None
-    service.passes(minutes=10)
-    assert service.workflow.state.events[0].count == 1

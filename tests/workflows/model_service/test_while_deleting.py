@@ -1,4 +1,7 @@
-"""A service that is being deleted, and its registration at the gateway. No server is needed."""
+"""A service under deletion, and its registration with the gateway.
+
+These tests need no server.
+"""
 
 import asyncio
 
@@ -11,7 +14,7 @@ from workflows.model_service.state import ServiceState
 from workflows.model_service.workflow import ModelServiceWorkflow
 
 
-def test_it_unregisters_also_after_a_check_that_knew_no_run_of_the_gateway(
+def test_a_service_unregisters_even_after_a_check_that_knew_no_run_of_the_gateway(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     temporal = Serverless(monkeypatch, "modelservice/ml/talk")
@@ -25,4 +28,6 @@ def test_it_unregisters_also_after_a_check_that_knew_no_run_of_the_gateway(
     service.on_receivers_lost(["inferencegateway/default"])
     asyncio.run(service.gateway.leave())
     sent = [request for _, order in temporal.executed for request in order.signals]
-    assert [(each.workflow_id, each.signal, each.payload["used"]) for each in sent] == [("inferencegateway/default", "gateway_used", False)]
+    assert [(each.workflow_id, each.signal, each.payload["used"]) for each in sent] == [
+        ("inferencegateway/default", "gateway_used", False)
+    ]

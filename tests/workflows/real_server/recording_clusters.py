@@ -1,4 +1,4 @@
-"""Simulated clusters that remember which replicas have objects on them."""
+"""Simulated clusters that record which replicas have objects on them."""
 
 from dataclasses import dataclass, field
 
@@ -26,9 +26,10 @@ class Held:
 
 @dataclass
 class RecordingClusters(SimulatedControl):
-    """`held`: the replicas with objects on clusters, by uid.
+    """Record replicas by uid in `held`.
 
-    `twice`: replicas that were applied while another one of their name was on a cluster.
+    `twice` has replicas that were applied while another one of their name was on a
+    cluster.
     """
 
     held: dict[str, Held] = field(default_factory=dict)

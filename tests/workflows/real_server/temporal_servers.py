@@ -1,7 +1,8 @@
-"""Temporal servers that a test ends and starts again over the same data.
+"""Temporal servers that a test stops and restarts over the same data.
 
-`SqliteServer` is the server of the testbed, with its data in a file. `PostgresServer` is the same
-version of the server over PostgreSQL, with the default pace and caches of a production server.
+`SqliteServer` is the server of the testbed, with its data in a file. `PostgresServer`
+is the same version of the server over PostgreSQL, with the default timing and caches of
+a production server.
 """
 
 import asyncio
@@ -25,8 +26,8 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.temporal.converter import DATA_CONVERTER
-from client.temporal.queries import RetriedQueries
+from fleet_client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.queries import RetriedQueries
 from testbed import temporal
 from testbed.fleet.home import Home
 from testbed.programs.install import Installer
@@ -34,7 +35,7 @@ from testbed.programs.versions import TEMPORAL_SERVER_TOOLS, TOOLS
 from tests.environment.waiting import pauses
 from worker import register_search_attributes
 
-# A server that is asked to stop takes the requests in hand to their end.
+# A server that is stopped gracefully completes the requests in progress.
 STOP_SECONDS = 60
 NAMESPACE = "default"
 _RETENTION = timedelta(days=1)
@@ -48,34 +49,34 @@ class TemporalServer(ABC):
     """A Temporal server whose data outlives its process."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
-        """`folder`: of its own. `settings`: its dynamic configuration."""
+        """Use `folder` for this server alone, with `settings` as its dynamic configuration."""
         self.home = Home(folder)
         self.settings = dict(settings)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
-        """Where clients connect."""
+        """Return the address for clients."""
         return temporal.address(self.home)
 
     @abstractmethod
     def command(self) -> Sequence[str]:
-        """Return the command that starts it."""
+        pass
 
     def start(self) -> None:
-        """Start it, and wait for nothing."""
+        """Start the server without waiting for it."""
         with (self.home.folder / "temporal.log").open("ab") as log:
             self._process = subprocess.Popen(self.command(), stdout=log, stderr=log)
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """End it with a signal, if it runs."""
+        """Send a signal to the server, if it runs, and wait for its end."""
         process, self._process = self._process, None
         if process:
             process.send_signal(number)
             process.wait(STOP_SECONDS)
 
     async def client(self) -> Client:
-        """Connect as soon as it serves its namespace."""
+        """Connect as soon as the server serves its namespace."""
         for pause in pauses():
             with suppress(RuntimeError, RPCError):
                 client = await Client.connect(
@@ -90,10 +91,10 @@ class TemporalServer(ABC):
         raise AssertionError(f"the server does not serve its namespace:\n{self.log()[-4000:]}")
 
     async def prepare(self, client: Client) -> None:  # noqa: B027 - the default does nothing
-        """Create the namespace where the server does not do so itself."""
+        """Create the namespace if the server does not create it itself."""
 
     async def started(self) -> Client:
-        """Start it for the first time, and give a client that may start workflows."""
+        """Start the server for the first time; return a client that may start workflows."""
         self.start()
         client = await self.client()
         await register_search_attributes(client)
@@ -104,10 +105,9 @@ class TemporalServer(ABC):
 
 
 class SqliteServer(TemporalServer):
-    """A server whose data is a file, as the testbed starts it."""
+    """A server with a file database, as the testbed starts it."""
 
     def __init__(self, folder: Path, settings: Mapping[str, Any] | None = None) -> None:
-        """Start no process yet."""
         super().__init__(folder, settings or {})
         self.home.choose_ports(list(temporal.PORTS), print)
         self._program = Installer(print).programs(
@@ -116,7 +116,7 @@ class SqliteServer(TemporalServer):
 
     @property
     def file(self) -> Path:
-        """The file with its data."""
+        """Return the database file."""
         return self.home.folder / "temporal.db"
 
     def command(self) -> Sequence[str]:
@@ -128,14 +128,13 @@ class SqliteServer(TemporalServer):
 
 
 class PostgresServer(TemporalServer):
-    """A server whose data is in a PostgreSQL that runs meanwhile."""
+    """A server whose data is in a running PostgreSQL."""
 
     _SERVICES = ("frontend", "history", "matching", "worker")
 
     def __init__(
         self, folder: Path, database: "Postgres", settings: Mapping[str, Any] | None = None
     ) -> None:
-        """Start no process yet."""
         super().__init__(folder, settings or {})
         members = [f"{service}-membership" for service in self._SERVICES]
         self.home.choose_ports([temporal.TEMPORAL, *self._SERVICES[1:], *members], print)
@@ -222,10 +221,13 @@ class PostgresServer(TemporalServer):
 
 
 class Postgres:
-    """A PostgreSQL of one test. It refuses to run as root, so root starts it as `nobody`."""
+    """A PostgreSQL for one test.
+
+    It refuses to run as root, so root starts it as `nobody`.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: an empty folder. Every user must be able to enter its parents."""
+        """Use an empty folder whose parents every user can enter."""
         self._programs = _postgres_programs()
         self._folder = folder
         self._home = Home(folder / "home")
@@ -274,7 +276,7 @@ class Postgres:
         }
 
     def start(self) -> None:
-        """Start it, and wait until it accepts connections."""
+        """Start PostgreSQL and wait until it accepts connections."""
         options = {
             "port": self._port,
             "listen_addresses": "127.0.0.1",
@@ -305,7 +307,10 @@ class Postgres:
         )
 
     def end(self) -> None:
-        """End it as a crash does. SIGQUIT also ends processes that SIGKILL would leave behind."""
+        """Stop PostgreSQL like a crash.
+
+        SIGQUIT also ends processes that SIGKILL would leave behind.
+        """
         process, self._process = self._process, None
         if process:
             process.send_signal(signal.SIGQUIT)
@@ -336,7 +341,7 @@ class Postgres:
 
 
 def _postgres_programs() -> Path:
-    """Return the folder of PostgreSQL's programs: from PATH, else the newest of Debian's."""
+    """Return the folder of PostgreSQL's programs: from PATH, or else the newest of Debian's."""
     if found := shutil.which("initdb"):
         return Path(found).resolve().parent
     installed = sorted(_DEBIAN.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
@@ -346,8 +351,8 @@ def _postgres_programs() -> Path:
 
 @contextmanager
 def a_postgres() -> Iterator[Postgres]:
-    """Start a PostgreSQL without data, and end it with the block."""
-    # The folders of pytest are its user's alone.
+    """Start an empty PostgreSQL, and stop it at the end."""
+    # Only pytest's user can enter pytest's folders.
     with TemporaryDirectory(prefix="modelplane-postgres-") as folder:
         database = Postgres(Path(folder))
         database.start()

@@ -1,7 +1,7 @@
 """Deployments with as many replicas, as long names and as large templates as admission accepts.
 
-No payload, memo, search attribute or history of theirs exceeds the limits of a real server, and the
-command line shows them.
+None of their payloads, memos, search attributes or histories exceeds the limits of a
+real server, and the command line shows them.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from api_types.limits import REPLICAS_MAX
 from api_types.payloads.limits import SERVER_HISTORY_BYTES, SERVER_HISTORY_EVENTS
 from api_types.validation.admission import admit
 from api_types.validation.problems import InvalidManifest
-from client.manifests.checks import CHECKS
+from fleet_client.checks import CHECKS
 from tests.workflows.environment.harness import Json, a_deployment, eventually
 from tests.workflows.environment.payload_sizes import assert_within_limits
 from tests.workflows.environment.protocol_fleet import (
@@ -134,7 +134,7 @@ def command(settings: dict[str, str], *words: str) -> str:
 @pytest.mark.parametrize(
     ("replicas", "whole"), [(REPLICAS_MAX, False), (100, True)], ids=["most", "largest"]
 )
-async def test_the_most_and_the_largest_replicas_are_placed_changed_and_shown(
+async def test_the_maximum_number_and_size_of_replicas_can_be_placed_changed_and_shown(
     replicas: int,
     whole: bool,
     tmp_path: Path,

@@ -1,6 +1,7 @@
 """All worker processes of a large fleet are killed: a new object is placed, and no entity is lost.
 
-`tests/bench/lost_scheduler.py` and `tests/bench/temporal_burst.py` measure how long that takes.
+`tests/bench/lost_scheduler.py` and `tests/bench/temporal_burst.py` measure how long
+that takes.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ from tests.workflows.environment.simulated_fleet import (
 pytestmark = [pytest.mark.soak, pytest.mark.testbed("shared"), pytest.mark.timeout(3600)]
 
 CLUSTERS, DEPLOYMENTS, REPLICAS = 300, 100, 4
-# A machine that is busy replays hundreds of histories in minutes.
+# A busy machine replays hundreds of histories in minutes.
 WITHIN_SECONDS = 1200
 KINDS = ("InferenceCluster", "ModelDeployment", "ModelReplica")
 
@@ -41,7 +42,7 @@ async def running(client: Client) -> dict[str, list[str]]:
 
 
 async def fill(fleet: ProtocolFleet) -> None:
-    """Make the clusters and the deployments, and wait until every replica is started."""
+    """Create the clusters and the deployments, and wait until every replica is started."""
     pools = dict.fromkeys(POOLS, 2)
     await apply_clusters(fleet, {f"cluster-{number:04}": pools for number in range(CLUSTERS)})
     numbers = range(DEPLOYMENTS)
@@ -70,7 +71,7 @@ async def test_no_entity_is_lost_with_all_worker_processes(scheduler: str, tmp_p
         try:
             await fill(fleet)
             before, ledger = await running(fleet.client), await placements(fleet)
-            # Both in the middle of a change of every deployment.
+            # Both are killed in the middle of a change of every deployment.
             numbers = range(DEPLOYMENTS)
             orders = [fleet.scale(f"d-{n:04}", REPLICAS + 1, f"grow/{n}") for n in numbers]
             await asyncio.gather(*orders)

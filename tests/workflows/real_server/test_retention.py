@@ -1,6 +1,7 @@
 """Temporal deletes closed runs long before objects are deleted: every object still answers.
 
-The server accepts no retention below an hour, so the test writes seconds into its database.
+The server accepts no retention below an hour, so the test writes seconds into its
+database.
 """
 
 import asyncio
@@ -36,19 +37,19 @@ pytestmark = [pytest.mark.soak, pytest.mark.testbed("shared"), pytest.mark.timeo
 
 NAMESPACE = "ml"
 SETTINGS = {
-    # So that runs close while nothing is deleted.
+    # Runs close even while nothing is deleted.
     "limit.historyCount.suggestContinueAsNew": 60,
-    # By default the server deletes a run up to half an hour after its retention.
+    # By default, the server deletes a run up to half an hour after its retention.
     "history.retentionTimerJitterDuration": "0s",
 }
-# As fields of a protobuf Duration: the least that the server accepts, and two seconds in as many
+# Fields of a protobuf Duration: the minimum of the server, and two seconds in as many
 # bytes.
 HOUR, SECONDS = b"\x08\x90\x1c", b"\x08\x82\x00"
 CLOSED = 'ExecutionStatus != "Running"'
 
 
 async def shorten_retention(server: SqliteServer, client: Client) -> None:
-    """Set the retention of the namespace to seconds. The server is started again for it."""
+    """Set the retention of the namespace to seconds, which requires a restart of the server."""
     config = NamespaceConfig(workflow_execution_retention_ttl=Duration(seconds=3600))
     request = UpdateNamespaceRequest(namespace=TEMPORAL_NAMESPACE, config=config)
     await client.workflow_service.update_namespace(request)
@@ -94,7 +95,10 @@ async def fleet(tmp_path: Path) -> AsyncIterator[ProtocolFleet]:
 
 @asynccontextmanager
 async def a_plane(fleet: ProtocolFleet) -> AsyncIterator[tuple[ControlPlane, RecordingClusters]]:
-    """Run two clusters, each with a deployment. A service selects the first deployment."""
+    """Start two clusters, each with a deployment.
+
+    A service selects the first deployment.
+    """
     clusters = RecordingClusters(settings={"drain_seconds": 1})
     async with plane_of(fleet, clusters) as plane:
         await plane.apply(a_gateway())
@@ -124,7 +128,7 @@ def deployment(name: str, replicas: int = 2) -> Json:
 
 
 async def placed(plane: ControlPlane, name: str, replicas: int = 2) -> set[str]:
-    """Wait until a deployment has its replicas, and no others. Return their names."""
+    """Wait until a deployment has exactly its replicas. Return their names."""
 
     def holds(seen: Json) -> bool:
         shown = {"total": replicas, "ready": replicas}
@@ -136,7 +140,7 @@ async def placed(plane: ControlPlane, name: str, replicas: int = 2) -> set[str]:
 
 
 async def charged(plane: ControlPlane, clusters: RecordingClusters, *wanted: set[str]) -> None:
-    """Wait until these replicas alone are in the ledger and on clusters."""
+    """Wait until exactly these replicas are in the ledger and on clusters."""
     replicas = set[str]().union(*wanted)
 
     async def found() -> list[set[str]]:
@@ -154,7 +158,7 @@ async def test_objects_outlive_their_closed_runs(fleet: ProtocolFleet) -> None:
         first = (await fleet.client.get_workflow_handle(deployment_id).describe()).run_id
         cluster_id = names.workflow_id("InferenceCluster", "", "eu")
 
-        # Every entity continues as new, some of their runs vanish meanwhile.
+        # Every entity continues as new, and some of their runs vanish meanwhile.
         for number in range(12):
             await plane.apply(cluster("eu", nodes=11 + number))
             await plane.apply(deployment("in-eu", replicas=3 - number % 2))
@@ -164,7 +168,7 @@ async def test_objects_outlive_their_closed_runs(fleet: ProtocolFleet) -> None:
         for workflow_id in (deployment_id, cluster_id, names.FLEET_SCHEDULER_ID):
             assert await runs(fleet.client, workflow_id) == 1
 
-        # A scheduler that is lost with the runs before it reads all entities.
+        # A scheduler that is lost together with its earlier runs reads all entities.
         in_eu, in_us = await placed(plane, "in-eu"), await placed(plane, "in-us")
         await fleet.lose_workers()
         for workflow_id in (names.FLEET_SCHEDULER_ID, names.endpoint_directory_id(NAMESPACE)):
@@ -202,7 +206,7 @@ async def test_objects_outlive_their_closed_runs(fleet: ProtocolFleet) -> None:
 async def test_terminated_workflows_are_replaced_when_nothing_is_left_of_their_runs(
     fleet: ProtocolFleet,
 ) -> None:
-    """Nobody notices the termination before the run is gone: no worker runs meanwhile."""
+    """Without workers, the termination is noticed only after the run is gone."""
     async with a_plane(fleet) as (plane, clusters):
         before = {name: await placed(plane, name) for name in ("in-eu", "in-us")}
         await charged(plane, clusters, *before.values())

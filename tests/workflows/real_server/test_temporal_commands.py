@@ -1,7 +1,8 @@
 """An administrator terminates, cancels or resets a workflow with the `temporal` command.
 
-Everything changes at that moment, and the fleet goes on. Workflows refuse a cancellation. A
-terminated workflow starts again by itself, or when its user applies the object again.
+Everything changes at that moment, and the fleet continues. Workflows refuse a
+cancellation. A terminated workflow is started again automatically, or when its user
+applies the object again.
 """
 
 import asyncio
@@ -50,9 +51,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "cancel": ("cancel",),
     "reset": ("reset", "--type", "FirstWorkflowTask"),
 }
-# Two versions of one component, which the workers want in turn.
+# Two versions of one component, which the workers want alternately.
 VERSIONS = ("v0.8.1", "v0.8.2")
-# The workflow has begun to carry out the change when the command arrives.
+# The workflow is carrying out the change when the command arrives.
 UNDER_WAY_SECONDS = 0.3
 
 
@@ -96,7 +97,6 @@ class Fleet:
         return [a_pool(), *([a_pool("more")] if self.changes % 2 else [])]
 
     async def begin(self) -> None:
-        """Apply everything."""
         self.clusters.open.set()
         await self.plane.apply(a_gateway())
         await self.plane.apply(a_class())
@@ -106,7 +106,6 @@ class Fleet:
             await self.whole()
 
     async def change(self) -> None:
-        """Change every object at once."""
         self.changes += 1
         self.clusters.stack_settings = StackSettings(versions={"leaderWorkerSet": self.version})
         for name in CLUSTERS:
@@ -116,7 +115,7 @@ class Fleet:
         await self.cloud.apply(*self.pools(), removable=("more",))
 
     async def again(self) -> None:
-        """Apply the objects again that their users own, after a termination."""
+        """Apply user-owned objects again after a termination."""
         await self.plane.apply(self.cluster("eu"))
         await self.plane.apply(self.service())
         await self.cloud.apply(*self.pools(), removable=("more",))
@@ -184,13 +183,17 @@ class Fleet:
 
 @pytest.fixture(scope="module")
 async def fleet() -> AsyncIterator[Fleet]:
-    """One fleet for all rows. Its entities look every few seconds for restarted workflows."""
+    """Start one fleet for all rows.
+
+    Its entities check for restarted workflows every few seconds.
+    """
     async with AsyncExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setattr(periods, "RESYNC", timedelta(seconds=5))
-        # Settings of workers that change again and again are followed less and less often.
+        # Worker settings that keep changing are followed ever more rarely.
         patched.setattr(backoff, "renderer", lambda _: timedelta(seconds=0.5))
-        # A cluster that is terminated in its turn and applied again leaves the turn to its lease.
+        # A cluster that is terminated in its turn and applied again does not return the
+        # turn, so the lease ends it.
         patched.setattr(turns, "LEASE", timedelta(seconds=5))
         clusters = Everything(settings={"drain_seconds": 1})
         served = await stack.enter_async_context(protocol_fleet(clients=1))
@@ -202,7 +205,7 @@ async def fleet() -> AsyncIterator[Fleet]:
 
 
 async def temporal(fleet: Fleet, *words: str) -> None:
-    """Run the `temporal` command. Raises AssertionError when it fails."""
+    """Run the `temporal` command. Raise AssertionError if it fails."""
     program = Installer(print).programs(tool for tool in TOOLS if tool.name == TEMPORAL)[TEMPORAL]
     command = [str(program), "workflow", *words, "--address", fleet.plane.running.temporal_address]
     ran = await asyncio.create_subprocess_exec(
@@ -224,7 +227,7 @@ IDS: dict[str, Callable[[Fleet], str]] = {
 
 @pytest.mark.parametrize("kind", IDS)
 @pytest.mark.parametrize("command", COMMANDS)
-async def test_the_fleet_goes_on_after_a_command_of_temporal(
+async def test_the_fleet_continues_after_a_temporal_command(
     fleet: Fleet, kind: str, command: str
 ) -> None:
     workflow_id = IDS[kind](fleet)

@@ -1,4 +1,7 @@
-"""Temporal ends and starts again over the same data while objects change: that costs only time."""
+"""Temporal stops and restarts over the same data while objects change.
+
+That causes only a delay.
+"""
 
 import asyncio
 import json
@@ -40,7 +43,7 @@ DRAINED = {"key": labels.MAINTENANCE, "effect": "NoExecute"}
 
 @dataclass(frozen=True)
 class Stop:
-    """How the server ends, so many seconds after the requests, and for how long it is down."""
+    """How the server stops, how many seconds after the requests, and for how long."""
 
     signal: signal.Signals
     after: float
@@ -49,9 +52,10 @@ class Stop:
 
 @dataclass
 class Life:
-    """A fleet whose Temporal server may end at any time.
+    """A fleet whose Temporal server may stop at any time.
 
-    Two clusters, drained in turn, have the replicas of `moving`. A third cluster has all others.
+    Two clusters, drained in turn, have the replicas of `moving`. A third cluster has
+    all others.
     """
 
     server: TemporalServer
@@ -67,7 +71,7 @@ class Life:
         return f"registry.example/engine:{self.round}"
 
     def deployment(self, name: str, replicas: int = REPLICAS, image: str = "") -> Json:
-        """A deployment, with the image of this round unless another is named."""
+        """Return a deployment with the image of this round, unless another is named."""
         area = {"area": "two" if name == "moving" else "one"}
         return a_deployment(
             name,
@@ -92,7 +96,7 @@ class Life:
             await self.plane.apply(self.deployment(name))
 
     def cluster(self, name: str) -> Json:
-        """A cluster, with its taint while it is drained."""
+        """Return a cluster, tainted while it is drained."""
         document = a_cluster(name, nodes=20)
         document["metadata"]["labels"] = {"area": "one" if name == HOME else "two"}
         if name == self.drained:
@@ -100,7 +104,7 @@ class Life:
         return document
 
     async def interrupt(self, stop: Stop) -> None:
-        """Create, roll out, drain and delete at once, end the server, and wait for all four."""
+        """Create, roll out, drain and delete at once, stop the server, and wait for all four."""
         leaving, created = f"leaving-{self.round}", f"created-{self.round}"
         await self.plane.apply(self.deployment(leaving))
         before = {
@@ -133,14 +137,14 @@ class Life:
             self.started.update([*before["rolling"], *before["moving"]])
         self.started.update([*before[leaving], *after["moving"], *after[created]])
         await self.nothing_started_twice()
-        # The next round has a rollout of it as well, so it says its image then.
+        # The next round rolls it out as well, so it changes its image then.
         await self.plane.apply(self.deployment("moving"))
         await self.settled("moving", REPLICAS, self.image)
         await self.plane.delete("ModelDeployment", created, NAMESPACE)
         await self.plane.gone("ModelDeployment", created, NAMESPACE)
 
     async def settled(self, name: str, replicas: int, image: str) -> dict[str, str]:
-        """Wait until a deployment has its replicas, of that image and on no drained cluster.
+        """Wait until a deployment has its replicas, with that image and on no drained cluster.
 
         Return the cluster of each replica.
         """
@@ -172,11 +176,11 @@ class Life:
 
     @staticmethod
     def of(seen: Json) -> dict[str, str]:
-        """The clusters of a deployment's replicas."""
+        """Return the clusters of a deployment's replicas."""
         return {each["replica"]: each["cluster"] for each in seen["status"]["placements"]}
 
     async def nothing_else(self, placed: dict[str, dict[str, str]]) -> None:
-        """Wait until these replicas alone are in the ledger, on clusters, running and routed."""
+        """Wait until exactly these replicas are in the ledger, on clusters, running and routed."""
         wanted = {name: cluster for each in placed.values() for name, cluster in each.items()}
 
         async def found() -> list[dict[str, str]]:
@@ -215,7 +219,10 @@ class Life:
 
 @asynccontextmanager
 async def a_life(store: str, folder: Path) -> AsyncIterator[Life]:
-    """Run server, worker and clusters. The first worker has to survive, and each run to replay."""
+    """Run server, worker and clusters.
+
+    The first worker has to survive, and every run has to replay.
+    """
     began = utc_now()
     async with a_server(store, folder / "temporal") as server:
         client = await server.client()
@@ -238,7 +245,7 @@ async def a_life(store: str, folder: Path) -> AsyncIterator[Life]:
 
 @pytest.mark.soak
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)
-async def test_work_under_way_goes_on_when_temporal_is_back(
+async def test_changes_continue_when_temporal_is_back(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     async with a_life("sqlite", tmp_path) as life:
@@ -248,7 +255,7 @@ async def test_work_under_way_goes_on_when_temporal_is_back(
 @pytest.mark.soak
 @pytest.mark.random
 @pytest.mark.parametrize("store", ["sqlite", "postgres"])
-async def test_work_under_way_goes_on_whenever_temporal_ends(store: str, tmp_path: Path) -> None:
+async def test_changes_continue_whenever_temporal_stops(store: str, tmp_path: Path) -> None:
     chance = generator()
     async with a_life(store, tmp_path) as life:
         for number in (signal.SIGKILL, signal.SIGTERM) * 3:

@@ -1,11 +1,20 @@
-"""An InferenceGateway that is not that of others installs what it needs, follows its spec, and takes all of it away again."""
+"""A managed InferenceGateway installs its dependencies, follows its spec, and removes
+everything again.
+"""
 
 import asyncio
 
 import pytest
 
 from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
-from tests.workflows.environment.harness import ControlPlane, Json, condition, eventually, message, reason
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    condition,
+    eventually,
+    message,
+    reason,
+)
 from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway
 
 PLAIN = ["install crds", "install traefik", "install gateway-class", "install gateway"]
@@ -14,7 +23,11 @@ POOL = "192.0.2.10-192.0.2.20"
 
 
 def with_metallb(gateway: Json) -> Json:
-    traefik = {**gateway["spec"]["traefik"], "loadBalancer": "MetalLB", "metallb": {"addressPool": POOL}}
+    traefik = {
+        **gateway["spec"]["traefik"],
+        "loadBalancer": "MetalLB",
+        "metallb": {"addressPool": POOL},
+    }
     return {**gateway, "spec": {**gateway["spec"], "traefik": traefik}}
 
 
@@ -30,19 +43,28 @@ async def ready(plane: ControlPlane) -> Json:
 
 
 @on_a_virtual_loop
-async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all_of_it() -> None:
+async def test_objects_missing_from_the_spec_are_removed_and_all_of_them_at_the_end() -> (
+    None
+):
     control, gateway = SimulatedControl(), a_gateway(installed=True)
     async with virtual_plane(control) as plane:
         await plane.apply(gateway)
         seen = await ready(plane)
-        assert (condition(seen, "ControllerReady"), reason(seen, "ControllerReady")) == ("True", "ControllerHealthy")
+        assert (
+            condition(seen, "ControllerReady"),
+            reason(seen, "ControllerReady"),
+        ) == ("True", "ControllerHealthy")
         await done(control, PLAIN)
-        assert [event["message"] for event in seen["status"]["events"] if event["reason"] == "Installed"] == [
-            "Traefik ready, composing Gateway"
-        ]
+        assert [
+            event["message"]
+            for event in seen["status"]["events"]
+            if event["reason"] == "Installed"
+        ] == ["Traefik ready, composing Gateway"]
         control.done.clear()
         await plane.apply(with_metallb(gateway))
-        await done(control, [PLAIN[0], "install metallb", "install address-pool", *PLAIN[1:]])
+        await done(
+            control, [PLAIN[0], "install metallb", "install address-pool", *PLAIN[1:]]
+        )
         control.done.clear()
         await plane.apply(gateway)
         await done(control, ["remove address-pool", "remove metallb", *PLAIN])
@@ -56,17 +78,36 @@ async def test_stk_65_what_a_spec_no_longer_has_is_taken_away_and_at_the_end_all
 @pytest.mark.parametrize(
     ("step", "why", "withheld"),
     [
-        pytest.param("crds", "httproutes is not established", ["traefik", "gateway-class", "gateway"], id="stk-64"),
-        pytest.param("metallb", "0/1 pods are available", ["address-pool", "traefik", "gateway"], id="stk-67"),
+        pytest.param(
+            "crds",
+            "httproutes is not established",
+            ["traefik", "gateway-class", "gateway"],
+            id="crds",
+        ),
+        pytest.param(
+            "metallb",
+            "0/1 pods are available",
+            ["address-pool", "traefik", "gateway"],
+            id="metallb",
+        ),
     ],
 )
 @on_a_virtual_loop
-async def test_what_needs_a_step_waits_until_it_is_complete(step: str, why: str, withheld: list[str]) -> None:
+async def test_a_dependent_step_waits_until_its_dependency_is_complete(
+    step: str, why: str, withheld: list[str]
+) -> None:
     control = SimulatedControl(waits={step: why})
     async with virtual_plane(control) as plane:
         await plane.apply(with_metallb(a_gateway(installed=True)))
-        seen = await plane.until("InferenceGateway", "default", lambda tree: why in message(tree, "ControllerReady"))
-        assert (condition(seen, "ControllerReady"), reason(seen, "ControllerReady")) == ("False", "Installing")
+        seen = await plane.until(
+            "InferenceGateway",
+            "default",
+            lambda tree: why in message(tree, "ControllerReady"),
+        )
+        assert (
+            condition(seen, "ControllerReady"),
+            reason(seen, "ControllerReady"),
+        ) == ("False", "Installing")
         assert not {f"install {each}" for each in withheld} & set(control.done)
         control.waits.clear()
         await ready(plane)
@@ -74,21 +115,38 @@ async def test_what_needs_a_step_waits_until_it_is_complete(step: str, why: str,
 
 
 @on_a_virtual_loop
-async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -> None:
-    control = SimulatedControl(waits={"traefik": "Deployment traefik-system/traefik: 0/1 pods are available"})
+async def test_an_incomplete_or_failed_step_is_named_and_repeated() -> None:
+    control = SimulatedControl(
+        waits={"traefik": "Deployment traefik-system/traefik: 0/1 pods are available"}
+    )
     async with virtual_plane(control) as plane:
         await plane.apply(a_gateway(installed=True))
-        seen = await plane.until("InferenceGateway", "default", lambda tree: "0/1 pods" in message(tree, "ControllerReady"))
-        assert (reason(seen, "ControllerReady"), "traefik" in message(seen, "ControllerReady")) == ("Installing", True)
+        seen = await plane.until(
+            "InferenceGateway",
+            "default",
+            lambda tree: "0/1 pods" in message(tree, "ControllerReady"),
+        )
+        assert (
+            reason(seen, "ControllerReady"),
+            "traefik" in message(seen, "ControllerReady"),
+        ) == ("Installing", True)
         control.waits.clear()
         await ready(plane)
 
         control.waits["gateway"] = "not gone yet: Gateway"
         await plane.delete("InferenceGateway", "default")
-        await plane.until("InferenceGateway", "default", lambda tree: "not gone yet" in message(tree, "Deleting"))
-        # Nothing that the Gateway needs goes before it.
+        await plane.until(
+            "InferenceGateway",
+            "default",
+            lambda tree: "not gone yet" in message(tree, "Deleting"),
+        )
+        # No dependency of the Gateway is removed before it.
         await asyncio.sleep(0)
-        assert not [each for each in control.done if each.startswith("remove") and each != "remove gateway"]
+        assert not [
+            each
+            for each in control.done
+            if each.startswith("remove") and each != "remove gateway"
+        ]
         await plane.force("InferenceGateway", "default")
         await plane.gone("InferenceGateway", "default")
         assert control.done[-3:] == REMOVED[1:]
@@ -98,7 +156,9 @@ async def test_a_step_that_is_not_complete_or_fails_is_named_and_taken_again() -
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("lost", ["in an outage", "once more before it was accepted"])
 @on_a_virtual_loop
-async def test_a_gateway_that_is_lost_is_installed_again_until_it_is_accepted(lost: str) -> None:
+async def test_a_lost_gateway_is_installed_again_until_it_is_accepted(
+    lost: str,
+) -> None:
     control = SimulatedControl()
     async with virtual_plane(control) as plane:
         await plane.apply(a_gateway(installed=True))
@@ -106,11 +166,21 @@ async def test_a_gateway_that_is_lost_is_installed_again_until_it_is_accepted(lo
         control.done.clear()
         if lost == "in an outage":
             control.down = True
-            await plane.until("InferenceGateway", "default", lambda tree: reason(tree, "Ready") == "ClusterUnreachable")
+            await plane.until(
+                "InferenceGateway",
+                "default",
+                lambda tree: reason(tree, "Ready") == "ClusterUnreachable",
+            )
             control.gateway, control.down = False, False
         else:
             control.ineffective.add("gateway")
             control.gateway = False
             await done(control, PLAIN)
             control.ineffective.clear()
-        await plane.until("InferenceGateway", "default", lambda tree: condition(tree, "Ready") == "True" and control.done[-4:] == PLAIN)
+        await plane.until(
+            "InferenceGateway",
+            "default",
+            lambda tree: (
+                condition(tree, "Ready") == "True" and control.done[-4:] == PLAIN
+            ),
+        )

@@ -1,4 +1,4 @@
-"""An endpoint whose EndpointDirectory is terminated before it answers asks the next one."""
+"""An endpoint whose EndpointDirectory is terminated before it answers queries the next one."""
 
 from datetime import timedelta
 
@@ -15,12 +15,21 @@ TEAM = "ml-team"
 
 
 @on_a_virtual_loop
-async def test_an_endpoint_whose_withdrawal_was_not_answered_asks_the_next_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_endpoint_with_an_unanswered_withdrawal_queries_the_next_directory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(periods, "RESYNC", timedelta(seconds=2))
     withdrawn = PublishedEndpoint(sequence=2, withdrawn=1)
-    state = EndpointState(uid="u", generation=1, spec={"url": "https://api.example.com"}, endpoint=withdrawn)
+    state = EndpointState(
+        uid="u",
+        generation=1,
+        spec={"url": "https://api.example.com"},
+        endpoint=withdrawn,
+    )
     state.deletion_timestamp = "2026-01-01T00:00:00Z"
     async with virtual_plane(SimulatedControl()) as plane:
         workflow_id = names.workflow_id("ModelEndpoint", TEAM, "own")
-        plane.start_continued("ModelEndpoint", workflow_id, state.model_dump(mode="json", by_alias=True))
+        plane.start_continued(
+            "ModelEndpoint", workflow_id, state.model_dump(mode="json", by_alias=True)
+        )
         await plane.gone("ModelEndpoint", "own", TEAM)

@@ -1,4 +1,7 @@
-"""Clusters without a Kubernetes whose stacks are managed: every step succeeds at once, and tests say which versions workers want."""
+"""Simulated clusters with managed stacks.
+
+Every step succeeds at once, and tests set the versions that workers want.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -37,9 +40,10 @@ LOOK_SECONDS = 0.2
 
 @dataclass
 class SimulatedStacks(SimulatedClusters):
-    """`stack_settings`: those of all workers. `written`: the releases of LeaderWorkerSet that were written, as (cluster, version).
+    """Simulate clusters whose workers all have `stack_settings`.
 
-    Before it is written, its helm waits for `open`.
+    `written` has the written releases of LeaderWorkerSet as (cluster, version). Before
+    each write, its helm waits for `open`.
     """
 
     stack_settings: StackSettings = field(default_factory=StackSettings)
@@ -70,13 +74,21 @@ class SimulatedStacks(SimulatedClusters):
                 activity.heartbeat()
                 await asyncio.sleep(LOOK_SECONDS)
             self.written.append((order.connection.cluster, release.version))
-        return EnsuredRelease(name=release.name, revision=1, status="deployed", version=release.version)
+        return EnsuredRelease(
+            name=release.name, revision=1, status="deployed", version=release.version
+        )
 
     @activity.defn
     async def stack_readiness(self, order: CheckStack) -> StackSeen:
         while True:
-            wanted = make_plan(order.source, order.connection, self.stack_settings).digest
-            seen = StackSeen(wanted=wanted, address="10.245.0.1", upgrades_at_once=self.stack_settings.upgrade_parallelism)
+            wanted = make_plan(
+                order.source, order.connection, self.stack_settings
+            ).digest
+            seen = StackSeen(
+                wanted=wanted,
+                address="10.245.0.1",
+                upgrades_at_once=self.stack_settings.upgrade_parallelism,
+            )
             digest = short_hash(seen.wire())
             if digest != order.known:
                 return seen.model_copy(update={"digest": digest})
@@ -89,7 +101,9 @@ class SimulatedStacks(SimulatedClusters):
         return TeardownStepResult()
 
     @activity.defn
-    async def remove_stack_objects(self, order: RemoveStackObjects) -> TeardownStepResult:
+    async def remove_stack_objects(
+        self, order: RemoveStackObjects
+    ) -> TeardownStepResult:
         del order
         return TeardownStepResult()
 
@@ -119,7 +133,7 @@ class SimulatedStacks(SimulatedClusters):
 
 
 def a_managed_cluster(name: str) -> Json:
-    """A cluster whose stack is installed and upgraded."""
+    """Return a cluster whose stack is installed and upgraded."""
     document = a_cluster(name)
     del document["metadata"]["annotations"][labels.STACK]
     return document

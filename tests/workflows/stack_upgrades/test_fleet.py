@@ -1,4 +1,4 @@
-"""A fleet whose stacks are to be upgraded: real Temporal, real workflows, simulated clusters. spec/stack-and-routing.md 2.10."""
+"""A fleet that upgrades its stacks: real Temporal, real workflows, simulated clusters."""
 
 from datetime import timedelta
 from itertools import groupby
@@ -9,11 +9,20 @@ import pytest
 from api_types import names
 from api_types.clock import utc_now
 from api_types.settings import StackSettings
-from tests.workflows.environment.harness import ControlPlane, condition, eventually, message, reason
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    condition,
+    eventually,
+    message,
+    reason,
+)
 from tests.workflows.environment.protocol_fleet import protocol_fleet
 from tests.workflows.environment.replaying import replay_all
 from tests.workflows.environment.simulated_clusters import a_class, plane_of
-from tests.workflows.stack_upgrades.simulated_stacks import SimulatedStacks, a_managed_cluster
+from tests.workflows.stack_upgrades.simulated_stacks import (
+    SimulatedStacks,
+    a_managed_cluster,
+)
 from workflows.entity import periods
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(300)]
@@ -23,22 +32,37 @@ CLUSTERS = ("asia", "eu", "us")
 
 
 async def turns(plane: ControlPlane) -> tuple[list[str], list[str]]:
-    """Name who upgrades, and who waits."""
-    described = await plane.client.get_workflow_handle(names.STACK_UPGRADES_ID).query("describe")
+    """Return the upgrading and the waiting clusters."""
+    described = await plane.client.get_workflow_handle(names.STACK_UPGRADES_ID).query(
+        "describe"
+    )
     return described["status"]["upgrading"], sorted(described["status"]["waiting"])
 
 
 async def waits_for(plane: ControlPlane, cluster: str, holder: str) -> None:
-    """Wait until a cluster says for whom it waits, while it is Ready."""
-    seen = await plane.until(KIND, cluster, lambda seen: message(seen, "BackendReady") == f"waiting for the upgrade of cluster {holder}")
-    assert (condition(seen, "Ready"), reason(seen, "BackendReady")) == ("True", "BackendHealthy")
+    """Wait until a Ready cluster reports which cluster it waits for."""
+    seen = await plane.until(
+        KIND,
+        cluster,
+        lambda seen: (
+            message(seen, "BackendReady")
+            == f"waiting for the upgrade of cluster {holder}"
+        ),
+    )
+    assert (condition(seen, "Ready"), reason(seen, "BackendReady")) == (
+        "True",
+        "BackendHealthy",
+    )
 
 
 @pytest.mark.soak
-async def test_of_three_clusters_one_upgrades_at_a_time_whatever_is_lost_or_deleted_meanwhile(
+async def test_three_clusters_upgrade_one_at_a_time_through_losses_and_deletions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever gives turns is terminated, workers are lost, the holder is deleted; installations wait for nobody."""
+    """StackUpgrades is terminated, workers are lost, and the holder is deleted.
+
+    Installations wait for no turn.
+    """
     monkeypatch.setattr(periods, "RESYNC", timedelta(seconds=5))
     began, clusters = utc_now(), SimulatedStacks()
     clusters.open.set()
@@ -62,25 +86,45 @@ async def test_of_three_clusters_one_upgrades_at_a_time_whatever_is_lost_or_dele
             await waits_for(plane, cluster, holder)
 
         await fleet.restart_workers()
-        await plane.client.get_workflow_handle(names.STACK_UPGRADES_ID).terminate("lost on purpose")
-        found = await eventually(lambda: running_turns(plane), lambda found: found == ([holder], sorted([first, second])), what="the turns")
+        await plane.client.get_workflow_handle(names.STACK_UPGRADES_ID).terminate(
+            "lost on purpose"
+        )
+        found = await eventually(
+            lambda: running_turns(plane),
+            lambda found: found == ([holder], sorted([first, second])),
+            what="the turns",
+        )
         assert found
         assert clusters.began == [holder]
 
-        # One that is installed meanwhile waits for nobody.
+        # A cluster that installs its stack meanwhile waits for no turn.
         await plane.apply(a_managed_cluster("new"))
-        await eventually(upgrading, lambda found: found[-1] == "new", what="an installation")
+        await eventually(
+            upgrading, lambda found: found[-1] == "new", what="an installation"
+        )
 
         await plane.delete(KIND, holder)
-        await eventually(lambda: running_turns(plane), lambda found: bool(found) and found[0] not in ([], [holder]), what="the next turn")
+        await eventually(
+            lambda: running_turns(plane),
+            lambda found: bool(found) and found[0] not in ([], [holder]),
+            what="the next turn",
+        )
         clusters.open.set()
         await plane.gone(KIND, holder)
 
         async def versions() -> dict[str, str]:
             return dict(clusters.written)
 
-        await eventually(versions, lambda found: {first, second, "new"} <= found.keys(), what="the upgrade of the others")
-        await eventually(lambda: running_turns(plane), lambda found: found == ([], []), what="the end of all turns")
+        await eventually(
+            versions,
+            lambda found: {first, second, "new"} <= found.keys(),
+            what="the upgrade of the others",
+        )
+        await eventually(
+            lambda: running_turns(plane),
+            lambda found: found == ([], []),
+            what="the end of all turns",
+        )
         for cluster in (first, second, "new"):
             seen = await plane.ready(KIND, cluster)
             assert "waiting" not in message(seen, "BackendReady")
@@ -92,7 +136,7 @@ async def test_of_three_clusters_one_upgrades_at_a_time_whatever_is_lost_or_dele
 
 
 async def running_turns(plane: ControlPlane) -> tuple[list[str], list[str]] | None:
-    """Name who upgrades and who waits; None while nobody knows."""
+    """Return the upgrading and the waiting clusters; None while StackUpgrades is unavailable."""
     handle = plane.client.get_workflow_handle(names.STACK_UPGRADES_ID)
     if not (await handle.describe()).status or (await handle.describe()).close_time:
         return None

@@ -1,4 +1,4 @@
-"""What a cluster does before, in and after its turn to upgrade; without Temporal and without a cluster."""
+"""A cluster before, in and after its turn to upgrade, without Temporal and without a cluster."""
 
 from typing import Any
 
@@ -7,12 +7,27 @@ from temporalio import workflow
 
 from activities.render.stack import components, objects
 from api_types import labels
-from api_types.messages.stack import ApplyChartCrds, EnsureRelease, Lag, StackApplied, StackSeen
+from api_types.messages.stack import (
+    ApplyChartCrds,
+    EnsureRelease,
+    Lag,
+    StackApplied,
+    StackSeen,
+)
 from api_types.messages.upgrades import UpgradeTurn
 from tests.workflows.inference_cluster.test_stack_orders import World
-from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack, a_plan, a_stack
+from tests.workflows.inference_cluster.test_stack_plan import (
+    a_complete_stack,
+    a_plan,
+    a_stack,
+)
 from workflows.entity.failures import Failure
-from workflows.inference_cluster.stack.plan import CHECK, PREFLIGHT, begin_plan, is_upgrading
+from workflows.inference_cluster.stack.plan import (
+    CHECK,
+    PREFLIGHT,
+    begin_plan,
+    is_upgrading,
+)
 from workflows.inference_cluster.stack.turn import REPORT_AFTER
 from workflows.inference_cluster.stack.verdict import stack_verdict
 
@@ -22,12 +37,14 @@ LWS = components.LEADER_WORKER_SET.key
 
 @pytest.fixture(autouse=True)
 def _orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An activity that is executed is its order."""
-    monkeypatch.setattr(workflow, "execute_activity_method", lambda _, order, **__: order)
+    """Record executed activities as orders."""
+    monkeypatch.setattr(
+        workflow, "execute_activity_method", lambda _, order, **__: order
+    )
 
 
 class Upgrading(World):
-    """A cluster with a complete stack, of which a look says that another one is wanted."""
+    """A cluster with a complete stack, whose check finds that another one is wanted."""
 
     def __init__(self, **seen: Any) -> None:
         super().__init__(a_complete_stack(), takes_turns=True)
@@ -35,13 +52,24 @@ class Upgrading(World):
         self.look(wanted=NEWER.digest, **seen)
 
     def look(self, **seen: Any) -> None:
-        self.calls.end(CHECK, StackSeen(**{"digest": str(self.time), "wanted": a_plan().digest, **seen}))
+        self.calls.end(
+            CHECK,
+            StackSeen(**{"digest": str(self.time), "wanted": a_plan().digest, **seen}),
+        )
         self.update(minutes=60)
 
     def answer(self, *holders: str) -> None:
-        """Give the turn; with holders, say that these have it."""
+        """Grant the turn, or answer with its current holders."""
         turn = self.stack.turn
-        self.turn.answered(UpgradeTurn(uid="u", turn=turn.number, sequence=turn.answer + 1, granted=not holders, holders=list(holders)))
+        self.turn.answered(
+            UpgradeTurn(
+                uid="u",
+                turn=turn.number,
+                sequence=turn.answer + 1,
+                granted=not holders,
+                holders=list(holders),
+            )
+        )
         self.update()
 
     @property
@@ -55,7 +83,9 @@ class Upgrading(World):
         return verdict.message
 
 
-def test_an_upgrade_waits_for_its_turn_says_for_whom_and_is_looked_after_and_repaired_meanwhile() -> None:
+def test_a_waiting_upgrade_names_the_holder_and_its_stack_is_checked_and_repaired() -> (
+    None
+):
     world = Upgrading(upgrades_at_once=3)
     request = world.turn.request()
     assert request
@@ -65,7 +95,10 @@ def test_an_upgrade_waits_for_its_turn_says_for_whom_and_is_looked_after_and_rep
     world.answer("us", "asia")
     assert (world.steps, CHECK in world.calls.keys) == ([], True)
     assert world.says == "waiting for the upgrade of cluster us, asia"
-    world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
+    world.look(
+        wanted=NEWER.digest,
+        lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)],
+    )
     assert world.steps == [LWS]
     world.end_steps()
     world.answer()
@@ -75,13 +108,13 @@ def test_an_upgrade_waits_for_its_turn_says_for_whom_and_is_looked_after_and_rep
     assert (is_upgrading(world.stack), world.steps) == (True, [objects.NAMESPACES])
 
 
-def test_an_installation_waits_for_nobody() -> None:
+def test_an_installation_waits_for_no_turn() -> None:
     world = World(a_stack(), takes_turns=True)
     world.update()
     assert (world.turn.request(), world.calls.keys) == (None, [objects.NAMESPACES])
 
 
-def test_an_upgrade_whose_turn_is_over_begins_no_step_until_it_has_another_one() -> None:
+def test_an_upgrade_without_its_turn_starts_no_step_until_the_next_turn() -> None:
     world = Upgrading()
     world.answer()
     world.calls.end(PREFLIGHT, NEWER)
@@ -89,7 +122,11 @@ def test_an_upgrade_whose_turn_is_over_begins_no_step_until_it_has_another_one()
     world.answer("us")
     world.calls.end(objects.NAMESPACES, StackApplied(objects=1))
     world.update()
-    assert (world.steps, world.turn.waits, CHECK in world.calls.keys) == ([], True, True)
+    assert (world.steps, world.turn.waits, CHECK in world.calls.keys) == (
+        [],
+        True,
+        True,
+    )
     assert world.says == "waiting for the upgrade of cluster us"
     world.look(wanted=NEWER.digest)
     assert (world.steps, CHECK in world.calls.keys) == ([], True), "it is looked after"
@@ -97,7 +134,7 @@ def test_an_upgrade_whose_turn_is_over_begins_no_step_until_it_has_another_one()
     assert world.steps == [objects.QUOTA_GROUP]
 
 
-def test_progress_is_reported_now_and_then() -> None:
+def test_progress_is_reported_periodically() -> None:
     world = Upgrading()
     world.turn.request()
     world.answer()
@@ -113,8 +150,10 @@ def test_progress_is_reported_now_and_then() -> None:
     assert len({request.progress for request in found}) == len(found)
 
 
-@pytest.mark.parametrize("end", ["preflight fails", "same plan", "external", "deleted", "unreachable"])
-def test_a_turn_is_given_back_when_nothing_is_upgraded(end: str) -> None:
+@pytest.mark.parametrize(
+    "end", ["preflight fails", "same plan", "external", "deleted", "unreachable"]
+)
+def test_a_turn_is_returned_when_nothing_is_upgraded(end: str) -> None:
     world = Upgrading()
     first = world.turn.request()
     world.answer("us") if end == "unreachable" else world.answer()
@@ -131,7 +170,7 @@ def test_a_turn_is_given_back_when_nothing_is_upgraded(end: str) -> None:
         case "deleted":
             world.turn.give_back()
         case _:
-            # It waits, and does not answer.
+            # The cluster waits, and does not answer.
             world.turn.follow(running=False)
     back = world.turn.request()
     assert first
@@ -139,36 +178,51 @@ def test_a_turn_is_given_back_when_nothing_is_upgraded(end: str) -> None:
     assert (back.wanted, back.sequence > first.sequence) == (False, True)
     assert world.turn.request() is None
     if end == "preflight fails":
-        # It wants one again for its next attempt.
+        # It requests a turn again for its next attempt.
         world.update(minutes=60)
         again = world.turn.request()
         assert again
-        assert (again.wanted, again.turn > first.turn, PREFLIGHT in world.calls.keys) == (True, True, False)
+        assert (
+            again.wanted,
+            again.turn > first.turn,
+            PREFLIGHT in world.calls.keys,
+        ) == (True, True, False)
 
 
-def test_what_is_asked_again_is_what_it_has_and_an_answer_to_an_earlier_request_says_nothing() -> None:
+def test_a_repeated_request_has_the_current_state_and_an_answer_to_an_earlier_one_is_ignored() -> (
+    None
+):
     world = Upgrading()
     first = world.turn.request()
     world.answer()
-    # Whoever gives turns was started anew.
+    # StackUpgrades was restarted.
     world.turn.repeat()
     again = world.turn.request()
     assert first
     assert again
-    assert (again.turn, again.holds, again.wanted, again.sequence > first.sequence) == (first.turn, True, True, True)
+    assert (again.turn, again.holds, again.wanted, again.sequence > first.sequence) == (
+        first.turn,
+        True,
+        True,
+        True,
+    )
     assert world.turn.account() == again
     world.calls.end(PREFLIGHT, a_plan())
-    # That comes together with the end of its wish.
+    # This arrives together with the end of its request.
     world.turn.repeat()
     world.update()
     back = world.turn.request()
     assert back
     assert (back.wanted, world.turn.account().wanted) == (False, False)
-    world.turn.answered(UpgradeTurn(uid="u", turn=first.turn, sequence=99, granted=True))
+    world.turn.answered(
+        UpgradeTurn(uid="u", turn=first.turn, sequence=99, granted=True)
+    )
     assert not world.stack.turn.granted
 
 
-def test_a_release_that_stays_as_it_is_is_not_written_the_rest_is_upgraded_and_people_are_told() -> None:
+def test_an_unchanged_release_is_not_written_the_rest_is_upgraded_and_users_are_informed() -> (
+    None
+):
     world = Upgrading()
     world.answer()
     reason = f"Rejected: {LWS} stays at v0.9.0"
@@ -180,22 +234,35 @@ def test_a_release_that_stays_as_it_is_is_not_written_the_rest_is_upgraded_and_p
         orders += [world.calls.now[key].order for key in world.steps]
         world.end_steps()
         if CHECK in world.calls.keys:
-            world.calls.end(CHECK, StackSeen(digest=str(world.time), wanted=NEWER.digest))
+            world.calls.end(
+                CHECK, StackSeen(digest=str(world.time), wanted=NEWER.digest)
+            )
     assert not is_upgrading(world.stack)
-    written = [order.release.name for order in orders if isinstance(order, EnsureRelease)]
-    assert sorted(written) == sorted(release.name for key, release in NEWER.releases.items() if key not in kept)
+    written = [
+        order.release.name for order in orders if isinstance(order, EnsureRelease)
+    ]
+    assert sorted(written) == sorted(
+        release.name for key, release in NEWER.releases.items() if key not in kept
+    )
     (crds,) = [order for order in orders if isinstance(order, ApplyChartCrds)]
     names = {release.name for release in crds.releases}
     assert ("mp-lws" in names, "mp-cert-manager" in names) == (False, True)
     assert reason in world.says
-    assert [event.message for event in world.state.events if event.reason == "Rejected"] == [*kept.values()]
-    # What is deleted of it by hand is put back, as it was.
+    assert [
+        event.message for event in world.state.events if event.reason == "Rejected"
+    ] == [*kept.values()]
+    # A manually deleted object of it is restored unchanged.
     world.update()
-    world.look(wanted=NEWER.digest, lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)])
+    world.look(
+        wanted=NEWER.digest,
+        lags=[Lag(target=LWS, object="Deployment lws", why="missing", missing=True)],
+    )
     assert world.steps == [LWS]
 
 
-def test_a_release_that_may_be_written_after_all_is_written_by_the_next_plan_of_the_same_settings() -> None:
+def test_a_release_that_may_be_written_again_is_written_by_the_next_plan_of_the_same_settings() -> (
+    None
+):
     world = Upgrading()
     world.answer()
     world.calls.end(PREFLIGHT, NEWER.model_copy(update={"kept": {LWS: "Rejected"}}))
@@ -203,13 +270,13 @@ def test_a_release_that_may_be_written_after_all_is_written_by_the_next_plan_of_
     assert world.stack.plan == NEWER
 
 
-def test_an_answer_that_changes_who_has_the_turn_is_said_back() -> None:
+def test_an_answer_that_changes_the_holder_is_confirmed() -> None:
     world = Upgrading()
     assert world.turn.request()
     world.answer("us")
     assert world.turn.request() is None, "it waits, as it said"
     for holders in ((), ("us",)):
-        # It may be that of a task which was executed twice, and is not so any more.
+        # The answer may belong to a task that was executed twice, and may be outdated.
         world.answer(*holders)
         said = world.turn.request()
         assert said
@@ -217,20 +284,31 @@ def test_an_answer_that_changes_who_has_the_turn_is_said_back() -> None:
         assert world.turn.request() is None
 
 
-@pytest.mark.parametrize(("uid", "turn"), [("earlier", 0), ("u", -1)], ids=["an earlier cluster of the name", "an earlier request"])
+@pytest.mark.parametrize(
+    ("uid", "turn"),
+    [("earlier", 0), ("u", -1)],
+    ids=["an earlier cluster of the name", "an earlier request"],
+)
 def test_an_answer_to_another_request_is_corrected(uid: str, turn: int) -> None:
     world = Upgrading()
     first = world.turn.request()
     assert first
     world.context.queued = False
-    world.turn.answered(UpgradeTurn(uid=uid, turn=first.turn + turn, sequence=99, granted=True))
+    world.turn.answered(
+        UpgradeTurn(uid=uid, turn=first.turn + turn, sequence=99, granted=True)
+    )
     again = world.turn.request()
     assert again
     assert (world.context.queued, world.stack.turn.granted) == (True, False)
-    assert (again.uid, again.turn, again.holds, again.sequence > first.sequence) == ("u", first.turn, False, True)
+    assert (again.uid, again.turn, again.holds, again.sequence > first.sequence) == (
+        "u",
+        first.turn,
+        False,
+        True,
+    )
 
 
-def test_one_that_wants_no_turn_gives_back_what_it_is_given_all_the_same() -> None:
+def test_an_unwanted_turn_is_returned() -> None:
     world = World(a_complete_stack(), takes_turns=True)
     world.update()
     assert world.turn.request() is None
@@ -241,7 +319,7 @@ def test_one_that_wants_no_turn_gives_back_what_it_is_given_all_the_same() -> No
     assert world.turn.request() is None
 
 
-def test_progress_that_is_not_reported_yet_is_reported_when_it_is_due() -> None:
+def test_unreported_progress_is_reported_when_it_is_due() -> None:
     world = Upgrading()
     world.turn.request()
     world.answer()

@@ -1,4 +1,5 @@
-"""How workflows call activities: options by class of work, signals and queries to many entities.
+"""How workflows call activities: options by class of work, and batched calls.
 
-Not here: what is called, and what follows from a result.
+Signals and queries to many entities belong here. The decision what to call, and the use
+of the results, do not.
 """

@@ -1,4 +1,4 @@
-"""Receivers that take no signals, as a sender knows them.
+"""The receivers that refuse signals, as known to their senders.
 
 The Redelivery of each receiver reports to its senders.
 """
@@ -12,15 +12,20 @@ DELIVERIES_KEPT = 50
 
 
 def with_delivery(known: Mapping[str, Delivery], new: Delivery) -> dict[str, Delivery]:
-    """Add a report to the last report of each receiver. A late report changes nothing.
+    """Add a report, and keep only the last report about each receiver.
 
-    A few receivers that take signals again are kept, to recognize a late report of their refusal.
+    A late report changes nothing. Some receivers that recovered are kept, so that a
+    late report of their refusal is recognized.
     """
     before = known.get(new.receiver)
     if before is not None and before.run == new.run and _is_late(new, before):
         return dict(known)
-    others = {receiver: report for receiver, report in known.items() if receiver != new.receiver}
-    # Receivers that take signals again are dropped first.
+    others = {
+        receiver: report
+        for receiver, report in known.items()
+        if receiver != new.receiver
+    }
+    # Drop receivers that recovered first.
     reports = sorted([*others.values(), new], key=lambda report: bool(report.problem))
     return {report.receiver: report for report in reports[-DELIVERIES_KEPT:]}
 

@@ -1,8 +1,10 @@
-"""Calls that a worker refused are made again: no workflow ends because of what another process cannot read.
+"""Retries refused activity calls, so that no unreadable argument ends a workflow.
 
-Arguments that cannot be read fail an activity for good (`activities.arguments`), because no worker of the same release could read them.
-During an upgrade one of another release may. So the workflow makes another attempt, ever more rarely, and says why it waits. This is for
-activities that call entities: failures of those that call clusters have conditions and backoffs of their own.
+Unreadable arguments fail an activity permanently (`activities.arguments`), because no
+worker of the same release could read them. During an upgrade, a worker of another
+release may be able to read them. So the workflow retries at growing intervals, and
+shows why it waits. This is for activities that call entities. Failures of calls to
+clusters have separate conditions and backoffs.
 """
 
 from collections.abc import Awaitable, Callable
@@ -17,25 +19,30 @@ from workflows.entity import backoff
 
 ResultT = TypeVar("ResultT")
 
-NEXT_CALL = "make a call again that was refused"
+NEXT_CALL = "retry a refused call"
 """The summary of the timer."""
 
 
-class Caller(Protocol):
-    """A workflow that shows what is refused. A call is known by the summary of its activity."""
+class CallingWorkflow(Protocol):
+    """A workflow that shows refused calls.
+
+    A call is identified by the summary of its activity.
+    """
 
     def call_refused(self, summary: str, problem: str) -> None:
-        """Show that a call is refused, and is made again."""
+        """Show that a call was refused and is retried."""
 
     def call_accepted(self, summary: str) -> None:
-        """Show it no more."""
+        """Remove the report of a refused call."""
 
     async def before_next_call(self, delay: timedelta) -> None:
-        """Wait for so long, or until a user wants the next attempt now."""
+        """Wait for the delay, or until a user requests the next attempt."""
 
 
-async def until_accepted(call: Callable[[], Awaitable[ResultT]], summary: str) -> ResultT:
-    """Execute an activity of this workflow, and again while it is refused."""
+async def until_accepted(
+    call: Callable[[], Awaitable[ResultT]], summary: str
+) -> ResultT:
+    """Execute an activity of this workflow, and retry it while it is refused."""
     attempts = 0
     while True:
         try:
@@ -52,6 +59,6 @@ async def until_accepted(call: Callable[[], Awaitable[ResultT]], summary: str) -
         attempts += 1
 
 
-def _caller() -> Caller:
-    caller: Caller = workflow.instance()
+def _caller() -> CallingWorkflow:
+    caller: CallingWorkflow = workflow.instance()
     return caller

@@ -1,4 +1,4 @@
-"""How an entity registers at those that it uses, and waits for those that do not run.
+"""How an entity registers at the objects that it uses, and waits for missing ones.
 
-Not here: how the other side reports to who is registered.
+The reports of a used object to its registered users do not belong here.
 """

@@ -1,6 +1,8 @@
-"""How a ModelService or a ModelEndpoint follows the InferenceGateway: it registers, and is told of every change.
+"""How a ModelService or a ModelEndpoint follows the InferenceGateway.
 
-Without it, or without a control cluster, nothing of them can be applied; what is there already stays as it is.
+The object registers, and the gateway reports every change to it. Without a gateway, or
+without a control cluster, nothing can be applied, and existing objects stay as they
+are.
 """
 
 from collections.abc import Collection
@@ -11,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from api_types.messages.routing import GatewayChanged, GatewayUse
 from api_types.messages.signals import INFERENCE_GATEWAY, InferenceGatewaySignals
-from api_types.messages.versions import Version
+from api_types.messages.versions import MessageVersion
 from workflows.entity.context import EntityContext
 from workflows.entity.registering.awaiting import AwaitedEntities
 from workflows.entity.state import EntityState
@@ -20,22 +22,30 @@ MISSING = "InferenceGateway default does not exist; apply one"
 
 
 class FollowedGateway(BaseModel):
-    """What a user carries of the gateway. `registered`: the gateway knows of it; `known` is the last report."""
+    """The state of the gateway in its user.
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+    `registered` means that the gateway knows the user. `known` is the last report.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+    )
 
     registered: bool = False
-    version: Version = Version()
+    version: MessageVersion = MessageVersion()
     known: GatewayChanged | None = None
 
     @property
     def connected(self) -> bool:
-        """Whether objects can be applied on the control cluster."""
+        """Return whether objects can be applied on the control cluster."""
         return self.known is not None and self.known.present and self.known.connected
 
     @property
     def problem(self) -> str:
-        """Why the gateway cannot be used; empty if it can."""
+        """Return why the gateway cannot be used; empty if it can."""
         if self.known is None:
             return "" if self.registered else MISSING
         if not self.known.present:
@@ -44,42 +54,55 @@ class FollowedGateway(BaseModel):
 
 
 class GatewayUser:
-    """Registers with the gateway and keeps what it reports."""
+    """Registers at the gateway and keeps its reports."""
 
     def __init__(
-        self, context: EntityContext[EntityState], gateway: FollowedGateway, kind: Literal["ModelService", "ModelEndpoint"]
+        self,
+        context: EntityContext[EntityState],
+        gateway: FollowedGateway,
+        kind: Literal["ModelService", "ModelEndpoint"],
     ) -> None:
         self._context = context
         self._gateway = gateway
         self._kind: Literal["ModelService", "ModelEndpoint"] = kind
-        # It announces itself when it is created, but perhaps before this object can be found.
+        # The gateway announces itself when it is created, but this object may not be
+        # visible by then.
         self._awaited = AwaitedEntities(context)
 
     def record(self, message: GatewayChanged) -> None:
-        """Record what the gateway reports; one of another uid does not know this object yet."""
+        """Record a report of the gateway.
+
+        A gateway with another uid does not know this object yet.
+        """
         if not self._gateway.version.accepts(message.uid, message.sequence):
             return
         if not message.present:
-            self._gateway.version = self._gateway.version.advanced(message.uid, message.sequence).ended(message.uid)
+            self._gateway.version = self._gateway.version.advanced(
+                message.uid, message.sequence
+            ).ended(message.uid)
             self._gateway.registered = False
         else:
             if self._gateway.version.replaced_by(message.uid):
                 self._gateway.registered = False
-            self._gateway.version = self._gateway.version.advanced(message.uid, message.sequence)
+            self._gateway.version = self._gateway.version.advanced(
+                message.uid, message.sequence
+            )
             self._awaited.stop(INFERENCE_GATEWAY.workflow_id)
         self._gateway.known = message
         self._context.mark_changed()
 
     async def follow(self) -> None:
-        """Register, unless that is done, or the gateway does not exist and is waited for."""
+        """Register, unless the object is registered or waits for the gateway."""
         if self._gateway.registered or INFERENCE_GATEWAY.workflow_id in self._awaited:
             return
-        # What arrives while this is sent may make it void again.
+        # A message that arrives during the call may invalidate the registration.
         self._gateway.registered = True
         if not await self._register(used=True):
             self._gateway.registered = False
             if self._gateway.known is not None:
-                self._gateway.known = self._gateway.known.model_copy(update={"present": False, "connected": False})
+                self._gateway.known = self._gateway.known.model_copy(
+                    update={"present": False, "connected": False}
+                )
             self._awaited.wait_for(INFERENCE_GATEWAY.workflow_id)
 
     async def leave(self) -> None:
@@ -90,15 +113,18 @@ class GatewayUser:
             await self._register(used=False)
 
     def registered_at(self) -> list[str]:
-        """Name the workflow of the gateway, if it knows of this object."""
+        """Return the workflow id of the gateway, if it knows this object."""
         return [INFERENCE_GATEWAY.workflow_id] if self._gateway.registered else []
 
     def register_again(self, workflow_ids: Collection[str]) -> None:
-        """Register again in the next pass if the gateway is among these, which were lost.
+        """Register again in the next pass if the gateway is among lost workflows.
 
-        An object that is being deleted registers no more, and unregisters at its end all the same.
+        An object under deletion does not register again, but unregisters at its end.
         """
-        if INFERENCE_GATEWAY.workflow_id in workflow_ids and not self._context.state.deleting:
+        if (
+            INFERENCE_GATEWAY.workflow_id in workflow_ids
+            and not self._context.state.deleting
+        ):
             self._gateway.registered = False
 
     def retry(self) -> None:
@@ -115,4 +141,6 @@ class GatewayUser:
             sequence=context.next_registration(),
             used=used,
         )
-        return await context.signal_recorded(INFERENCE_GATEWAY, InferenceGatewaySignals.GATEWAY_USED, message)
+        return await context.signal_recorded(
+            INFERENCE_GATEWAY, InferenceGatewaySignals.GATEWAY_USED, message
+        )

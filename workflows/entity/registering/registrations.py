@@ -1,39 +1,50 @@
-"""Which registration at an object is the newest of its sender.
+"""The newest registration of each sender at an object.
 
-A worker that hangs may send one after its sender has sent newer ones by another worker. A user that left would be registered again, and
-hold up the deletion of the object for ever; or what is used now would not be known.
+A hanging worker may send a registration after another worker has sent newer ones. Then
+a former user would be registered again and block the deletion of the object, or a
+present user would be unknown.
 """
 
 from collections.abc import Collection
 
-from api_types.messages.versions import Version
+from api_types.messages.versions import MessageVersion
 from workflows.entity.arguments import UnusableMessage
 
-# Of so many senders that are registered no longer the last registration is kept. Messages are late by seconds.
+# The number of unregistered senders whose last registration is kept. Late messages
+# arrive within seconds.
 ENDED_KEPT = 256
 
-# A state is carried in one payload. Ten thousand clusters with names of usual length register within this.
+# One payload carries the state. Ten thousand clusters with names of usual length fit.
 REGISTERED_BYTES_MAX = 512 * 1024
 
 
-def is_newest(known: dict[str, Version], sender: str, uid: str, sequence: int) -> bool:
-    """Tell whether a registration is the newest of its sender, and remember it; the same one again is.
+def is_newest(
+    known: dict[str, MessageVersion], sender: str, uid: str, sequence: int
+) -> bool:
+    """Record a registration, and return whether it is the newest of its sender.
 
-    Raises `UnusableMessage` for one more sender than there is room for.
+    A repetition of the newest registration counts as the newest. Raises
+    `UnusableMessage` if there is no room for another sender.
     """
-    version = known.get(sender, Version())
-    if sender not in known and sum(map(len, known)) + len(sender) > REGISTERED_BYTES_MAX:
-        raise UnusableMessage(f"{sender[:100]}: cannot be registered: the names of the others take {REGISTERED_BYTES_MAX} bytes")
+    version = known.get(sender, MessageVersion())
+    if (
+        sender not in known
+        and sum(map(len, known)) + len(sender) > REGISTERED_BYTES_MAX
+    ):
+        raise UnusableMessage(
+            f"{sender[:100]} cannot be registered: the names of the registered senders "
+            f"take {REGISTERED_BYTES_MAX} bytes; unregister others first"
+        )
     if not version.accepts(uid, sequence):
         return False
-    # The newest is last.
+    # Sort the newest to the end.
     known.pop(sender, None)
     known[sender] = version.advanced(uid, sequence)
     return True
 
 
-def drop_ended(known: dict[str, Version], registered: Collection[str]) -> None:
-    """Keep the newest of those who are registered no longer."""
+def drop_ended(known: dict[str, MessageVersion], registered: Collection[str]) -> None:
+    """Keep only the newest registrations of unregistered senders."""
     ended = [sender for sender in known if sender not in registered]
     for sender in ended[:-ENDED_KEPT]:
         del known[sender]

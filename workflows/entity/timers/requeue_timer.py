@@ -1,4 +1,4 @@
-"""A workflow has at most one timer for its next pass."""
+"""The only timer of a workflow for its next pass."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,9 +11,14 @@ from workflows.entity.timers.steady_time import SteadyTime
 
 
 class RequeueTimer:
-    """Calls `requeue` at the wanted time. A timer that fires no later than wanted is kept: each change costs two events."""
+    """Calls `requeue` at the wanted time.
 
-    def __init__(self, summary: str, requeue: Callable[[], None], time: SteadyTime) -> None:
+    A running timer that fires earlier is kept, because each change costs two events.
+    """
+
+    def __init__(
+        self, summary: str, requeue: Callable[[], None], time: SteadyTime
+    ) -> None:
         self._summary = summary[: activity_options.SUMMARY_MAX]
         self._requeue = requeue
         self._time = time
@@ -21,9 +26,14 @@ class RequeueTimer:
         self._fires_at: datetime | None = None
 
     def update(self, wanted: datetime | None) -> None:
-        """Follow the time of the next pass; None for no pass."""
+        """Set the time of the next pass; None for no pass."""
         running = self._task is not None and not self._task.done()
-        if running and wanted is not None and self._fires_at is not None and self._fires_at <= wanted:
+        if (
+            running
+            and wanted is not None
+            and self._fires_at is not None
+            and self._fires_at <= wanted
+        ):
             return
         if self._task is not None and running:
             self._task.cancel()
@@ -32,11 +42,12 @@ class RequeueTimer:
             self._task = asyncio.create_task(self._fire(wanted))
 
     def cancel(self) -> None:
-        """Stop the timer."""
         if self._task:
             self._task.cancel()
 
     async def _fire(self, wanted: datetime) -> None:
-        await workflow.sleep(max(wanted - self._time.now(), timedelta()), summary=self._summary)
+        await workflow.sleep(
+            max(wanted - self._time.now(), timedelta()), summary=self._summary
+        )
         self._time.reached(wanted)
         self._requeue()

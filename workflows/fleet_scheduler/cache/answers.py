@@ -1,4 +1,4 @@
-"""The answers that were given, so that a repeated request gets the same one."""
+"""The answers so far, so that a repeated request gets the same answer."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from api_types.payloads.limits import wire_size
 
 # Repeated requests are answered verbatim for as long as a deployment may repeat them.
 ANSWERS_KEPT = 512
-# In memory. An answer to a thousand replicas can be as large as a payload.
+# The memory limit. An answer for a thousand replicas can be as large as a payload.
 ANSWERS_BYTES_MAX = 32 * 1024 * 1024
 
 
@@ -15,9 +15,12 @@ class AnswerCache:
 
     def __init__(self, answers: dict[str, dict[str, Any]]) -> None:
         self.by_request = answers
-        # Of requests that are decided again; only a different answer is sent. It may be that no deployment asks for one of these again.
+        # The answers of requests that are decided again. Only a different answer is
+        # sent. A request may stay here, because its deployment never repeats it.
         self._superseded: dict[str, dict[str, Any]] = {}
-        self._sizes = {request_id: wire_size(answer) for request_id, answer in answers.items()}
+        self._sizes = {
+            request_id: wire_size(answer) for request_id, answer in answers.items()
+        }
         self._bytes = sum(self._sizes.values())
 
     def __contains__(self, request_id: str) -> bool:
@@ -27,28 +30,37 @@ class AnswerCache:
         return self.by_request[request_id]
 
     def supersede(self, request_id: str) -> None:
-        """Put an answer aside, because its request is decided again."""
+        """Set an answer aside, because its request is decided again."""
         if request_id in self.by_request:
             self._superseded[request_id] = self.by_request.pop(request_id)
 
     def next_sequence(self, request_id: str, now: int) -> int:
-        """Number an answer above the one that was superseded, and above what an undone attempt at this task has sent, which was earlier."""
+        """Return a number above the number of the superseded answer.
+
+        It is also above the number that a discarded attempt at this workflow task used,
+        because that attempt was earlier.
+        """
         before: int = self._superseded.get(request_id, {}).get("sequence", 0)
         return max(now, before + 1)
 
     def record(self, request_id: str, answer: dict[str, Any]) -> bool:
-        """Keep an answer; False if it says the same as the one that was superseded."""
+        """Keep an answer; return False if it equals the superseded answer."""
         before = self._superseded.pop(request_id, None)
         self._forget(request_id)
         self.by_request[request_id] = answer
         self._sizes[request_id] = wire_size(answer)
         self._bytes += self._sizes[request_id]
-        while len(self._sizes) > ANSWERS_KEPT or (self._bytes > ANSWERS_BYTES_MAX and len(self._sizes) > 1):
+        while len(self._sizes) > ANSWERS_KEPT or (
+            self._bytes > ANSWERS_BYTES_MAX and len(self._sizes) > 1
+        ):
             self._forget(next(iter(self._sizes)))
         return before is None or {**before, "sequence": 0} != {**answer, "sequence": 0}
 
     def _forget(self, request_id: str) -> None:
-        """Forget an answer, superseded or not. A request whose answer is forgotten is decided again, and that answer is sent."""
+        """Forget an answer, superseded or not.
+
+        Its request is decided again, and the new answer is sent.
+        """
         self.by_request.pop(request_id, None)
         self._superseded.pop(request_id, None)
         self._bytes -= self._sizes.pop(request_id, 0)

@@ -1,7 +1,8 @@
-"""The local activities that read the whole cache of the scheduler: to pack it for the next run, and to recount the ledger.
+"""The local activities that read the scheduler's whole cache.
 
-Either takes seconds with 100,000 replicas, and workflow code may not block for so long. They run in a thread of the workflow's own
-process and read the live cache, while the workflow does nothing but store what arrives.
+They pack it for the next run, and recount the ledger. Each takes seconds with 100,000
+replicas, and workflow code must not block for so long. They run in a thread of the
+workflow's process and read the live cache, while the workflow only stores messages.
 """
 
 import hashlib
@@ -19,38 +20,44 @@ from api_types.payloads.limits import shortened, wire_size
 from api_types.payloads.packing import pack, pack_bytes, unpack
 from scheduler import snapshot
 from workflows.fleet_scheduler.cache import cache_registry
-from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState, SecondPayload, Takeover
+from workflows.fleet_scheduler.cache.state import (
+    ReceivedSignal,
+    SchedulerState,
+    SecondPayload,
+    Takeover,
+)
 
-# Answers are an optimisation: a request whose answer was dropped is decided again, and gets the placements that it has.
+# Answers are an optimisation. A request whose answer was dropped is decided again, and
+# keeps its placements.
 ANSWERS_CHARACTERS_MAX = 300_000
-# Differences that a recount names at most, and what each may take: any one of them is a bug.
+# The number of differences that a recount lists, and the length of each. Any of them is
+# a bug.
 DIFFERENCES_MAX = 100
 DIFFERENCE_BYTES_MAX = 1_000
-# After a takeover, how long clusters that do not answer delay the announcement of the epoch.
+# After a takeover, unresponsive clusters delay the announcement of the epoch by at most
+# this time.
 ANNOUNCE_AFTER_MS = 60_000
-# What of the carried extras their senders can be asked for again: requests, by deployment.
+# The carried extras that their senders can repeat: requests, by deployment.
 WAITING_REQUESTS = ("unplaced", "withheld")
-# What a text takes in a list beside itself; base85 has no character that JSON escapes.
+# The overhead of a text in a JSON list. Base85 has no character that JSON escapes.
 _QUOTES = 3
 
 
 class CacheVersion(Message):
-    """The cache of one run at one version."""
-
     run_id: str
     version: int
 
 
 class PackPage(CacheVersion):
-    """One page of the packed cache."""
-
     page: int = 0
 
 
 class PackedFleet(Message):
-    """The packed cache: parts of the fleet, what is carried beside it, the answers. `too_large`: it does not fit and has to be rebuilt.
+    """The packed cache: parts of the fleet, the other carried state, and the answers.
 
-    It comes in `pages`, each within a payload. Those of one packing have the same `digest`.
+    `too_large` means that the cache does not fit and the next run has to rebuild it.
+    The packing has `pages`, each within a payload. The pages of one packing have the
+    same `digest`.
     """
 
     fleet: list[str] = Field(default_factory=list)
@@ -61,16 +68,19 @@ class PackedFleet(Message):
     digest: str = ""
 
 
-# Packing takes seconds, and each further page is asked for right after the one before it. Weak, as in `cache_registry`.
-_PACKED: WeakKeyDictionary[cache_registry.RegisteredCache, list[PackedFleet]] = WeakKeyDictionary()
+# Packing takes seconds, and the next page is requested right after the previous one.
+# The dictionary is weak, as in `cache_registry`.
+_PACKED: WeakKeyDictionary[cache_registry.RegisteredCache, list[PackedFleet]] = (
+    WeakKeyDictionary()
+)
 
 
 @activity.defn(name="pack_books")
 def pack_cache(wanted: PackPage) -> PackedFleet:
-    """Pack the cache, and give one page of it.
+    """Pack the cache, and return one page.
 
     Raises:
-        StaleSnapshot: the cache of that run is not in this process, or not at that version.
+        StaleSnapshot: this process has no cache of that run at that version.
 
     """
     cache = cache_registry.find(wanted.run_id, wanted.version)
@@ -83,7 +93,9 @@ def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
     carried_extras = cache.carried_extras()
     answers = newest_answers(carried_extras.pop("answers"))
     parts = [pack_bytes(part) for part in snapshot.dump(cache.fleet)]
-    room = min(limits.LIST_BYTES_MAX, limits.CARRIED_BYTES_MAX - sum(map(len, parts))) - len(answers)
+    room = min(
+        limits.LIST_BYTES_MAX, limits.CARRIED_BYTES_MAX - sum(map(len, parts))
+    ) - len(answers)
     extras = _packed_within(room, carried_extras)
     if len(extras) > room:
         return [PackedFleet(too_large=True)]
@@ -97,19 +109,28 @@ def _pages(cache: cache_registry.RegisteredCache) -> list[PackedFleet]:
         pages[-1].fleet.append(part)
         room -= len(part) + _QUOTES
     digest = hashlib.sha256(b"\n".join(text.encode() for text in texts)).hexdigest()
-    return [page.model_copy(update={"pages": len(pages), "digest": digest}) for page in pages]
+    return [
+        page.model_copy(update={"pages": len(pages), "digest": digest})
+        for page in pages
+    ]
 
 
 def _packed_within(room: int, extras: dict[str, Any]) -> str:
-    """Pack what is carried beside the fleet, without requests that have no room; their deployments are asked for them again.
+    """Pack the carried state without the fleet, and without requests that do not fit.
 
-    Of the namespace whose requests take most the largest is left out, until the rest fits. So the requests of one tenant neither have all
-    entities read anew with each run, nor take the place of another tenant's. May give more than there is room for: all else is needed.
+    The deployments of omitted requests repeat them. While the rest does not fit, the
+    namespace with the largest total loses its largest request. So the requests of one
+    tenant neither cause a rebuild with each run, nor displace those of another tenant.
+    The result may exceed the available space, because everything else is necessary.
     """
     packed = pack(extras)
     if len(packed) <= room:
         return packed
-    sizes = {(group, owner): len(pack(place)) for group in WAITING_REQUESTS for owner, place in extras[group].items()}
+    sizes = {
+        (group, owner): len(pack(place))
+        for group in WAITING_REQUESTS
+        for owner, place in extras[group].items()
+    }
     totals = Counter[str]()
     by_namespace: dict[str, list[tuple[int, str, str]]] = {}
     for (group, owner), size in sizes.items():
@@ -117,7 +138,11 @@ def _packed_within(room: int, extras: dict[str, Any]) -> str:
         by_namespace.setdefault(_namespace(owner), []).append((size, owner, group))
     for requests in by_namespace.values():
         requests.sort()
-    extras = {**extras, **{group: dict(extras[group]) for group in WAITING_REQUESTS}, "resyncs": list(extras["resyncs"])}
+    extras = {
+        **extras,
+        **{group: dict(extras[group]) for group in WAITING_REQUESTS},
+        "resyncs": list(extras["resyncs"]),
+    }
     while len(packed) > room and totals:
         excess = len(packed) - room
         while excess > 0 and totals:
@@ -143,34 +168,54 @@ def packed_at_once(cache: cache_registry.RegisteredCache) -> PackedFleet:
 
 
 def joined(pages: Sequence[PackedFleet]) -> PackedFleet:
-    """Put the pages of a packed cache together; one that a worker of another version packed anew does not belong to the others."""
+    """Join the pages of a packed cache.
+
+    Pages of another packing do not match: a worker of another version has packed the
+    cache again.
+    """
     first = pages[0]
     if any(page.too_large or page.digest != first.digest for page in pages):
         return PackedFleet(too_large=True)
-    return first.model_copy(update={"fleet": [part for page in pages for part in page.fleet]})
+    return first.model_copy(
+        update={"fleet": [part for page in pages for part in page.fleet]}
+    )
 
 
 def in_payloads(state: SchedulerState) -> tuple[SchedulerState, SecondPayload]:
-    """Give what is carried as two payloads; the second one is empty where the state has room for all."""
-    fleet, moved, room = list(state.fleet), list[str](), limits.PAYLOAD_BYTES_MAX - wire_size(state)
+    """Return the carried state as two payloads.
+
+    The second one is empty if everything fits into the first.
+    """
+    fleet, moved, room = (
+        list(state.fleet),
+        list[str](),
+        limits.PAYLOAD_BYTES_MAX - wire_size(state),
+    )
     while room < 0 and fleet:
         moved.insert(0, fleet.pop())
         room += len(moved[0]) + _QUOTES
     here, there = (state.arrived, "") if room >= 0 else ("", state.arrived)
-    return state.model_copy(update={"fleet": fleet, "arrived": here}), SecondPayload(fleet=moved, arrived=there)
+    return state.model_copy(update={"fleet": fleet, "arrived": here}), SecondPayload(
+        fleet=moved, arrived=there
+    )
 
 
-def taken_over(lost: SchedulerState, arrived: Sequence[ReceivedSignal], now: int) -> SchedulerState | None:
-    """Give what a scheduler begins with that takes over the state of one that was lost, with the messages that itself got meanwhile.
+def taken_over(
+    lost: SchedulerState, arrived: Sequence[ReceivedSignal], now: int
+) -> SchedulerState | None:
+    """Return the initial state of a scheduler that takes over a lost state.
 
-    None if that is too much to be carried. `now` in ms.
+    It includes the messages that the new scheduler has received. Return None if it is
+    too large to be carried. `now` is in milliseconds.
     """
     messages = [*(unpack(lost.arrived) if lost.arrived else ()), *arrived]
     following = lost.model_copy(
         update={
             "arrived": pack(messages) if messages else "",
             "epoch": max(lost.epoch + 1, now),
-            "takeover": Takeover(predecessor=lost.epoch, announce_at=now + ANNOUNCE_AFTER_MS),
+            "takeover": Takeover(
+                predecessor=lost.epoch, announce_at=now + ANNOUNCE_AFTER_MS
+            ),
             "untold": [],
             "phase": "",
         }
@@ -179,22 +224,32 @@ def taken_over(lost: SchedulerState, arrived: Sequence[ReceivedSignal], now: int
 
 
 def fits(state: SchedulerState) -> bool:
-    """Tell whether a state can be carried to the next run."""
+    """Return whether a state can be carried to the next run."""
     sizes = [wire_size(payload) for payload in in_payloads(state)]
-    return max(sizes) <= limits.PAYLOAD_BYTES_MAX and sum(sizes) <= limits.CARRIED_BYTES_MAX
+    return (
+        max(sizes) <= limits.PAYLOAD_BYTES_MAX
+        and sum(sizes) <= limits.CARRIED_BYTES_MAX
+    )
 
 
 @activity.defn(name="audit_books")
 def audit_ledger(wanted: CacheVersion) -> list[str]:
-    """Recount the ledger from its entries and name every difference.
+    """Recount the ledger from its entries, and return every difference.
 
     Raises:
-        StaleSnapshot: the cache of that run is not in this process, or not at that version.
+        StaleSnapshot: this process has no cache of that run at that version.
 
     """
     differences = cache_registry.find(wanted.run_id, wanted.version).fleet.audit()
-    shown = [shortened(difference, DIFFERENCE_BYTES_MAX) for difference in differences[:DIFFERENCES_MAX]]
-    return [*shown, f"and {left} more"] if (left := len(differences) - len(shown)) else shown
+    shown = [
+        shortened(difference, DIFFERENCE_BYTES_MAX)
+        for difference in differences[:DIFFERENCES_MAX]
+    ]
+    return (
+        [*shown, f"and {left} more"]
+        if (left := len(differences) - len(shown))
+        else shown
+    )
 
 
 def newest_answers(answers: dict[str, dict[str, Any]]) -> str:

@@ -1,6 +1,7 @@
-"""The scheduling queue: requests that wait for a decision, and those that wait for capacity.
+"""The scheduling queue: requests that wait for a decision or for capacity.
 
-As in kube-scheduler, a request that could not be placed in full is decided again when something happened that can change its answer.
+As in kube-scheduler, a request that could not be placed in full is decided again after
+an event that can change its answer.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,21 +13,23 @@ from workflows.fleet_scheduler.cache.answers import AnswerCache
 from workflows.fleet_scheduler.cache.queueing_hints import QueueingHints
 from workflows.fleet_scheduler.cache.state import SchedulerState
 
-# More requests than this wait for the next batch: a decision must fit one payload and one short activity.
+# The limits of a batch. A decision must fit into one payload and one short activity.
 BATCH_REQUESTS = 256
 BATCH_REPLICAS = 2000
 
 
 class SchedulingQueue:
-    """The requests of the state, one per deployment: of several only the newest counts."""
+    """The requests in the state. Only the newest request of each deployment counts."""
 
-    def __init__(self, state: SchedulerState, fleet: Fleet, answers: AnswerCache) -> None:
+    def __init__(
+        self, state: SchedulerState, fleet: Fleet, answers: AnswerCache
+    ) -> None:
         self._state = state
         self._fleet = fleet
         self._answers = answers
 
     def add(self, place: PlacementRequest) -> None:
-        """Queue a request; a newer one joins the end of the queue in place of the older."""
+        """Queue a request at the end, in place of an older request of its deployment."""
         owner = owner_of(place)
         self._state.queue.pop(owner, None)
         self._state.withheld.pop(owner, None)
@@ -35,23 +38,29 @@ class SchedulingQueue:
         self._state.queue[owner] = place
 
     def withhold(self, place: PlacementRequest) -> None:
-        """Keep a request back until the account of its deployment is read."""
+        """Withhold a request until the account of its deployment is read."""
         self.remove(place.namespace, place.name)
         self._state.withheld[owner_of(place)] = place
 
     def release_withheld(self, is_known: Callable[[PlacementRequest], bool]) -> None:
-        """Queue the requests of those deployments of which everything is known again."""
+        """Queue the withheld requests for which `is_known` is true."""
         for owner, place in list(self._state.withheld.items()):
             if is_known(place):
                 del self._state.withheld[owner]
                 self.add(place)
 
     def put_back(self, places: list[PlacementRequest]) -> None:
-        """Queue requests before all others. One that arrived meanwhile is newer than the one put back."""
-        self._state.queue = {**{owner_of(place): place for place in places}, **self._state.queue}
+        """Queue requests before all others.
+
+        If a newer request of the same deployment arrived meanwhile, it takes
+        precedence.
+        """
+        self._state.queue = {
+            **{owner_of(place): place for place in places},
+            **self._state.queue,
+        }
 
     def remove(self, namespace: str, name: str) -> None:
-        """Forget the request of a deployment."""
         self._state.queue.pop(f"{namespace}/{name}", None)
         self._state.unplaced.pop(f"{namespace}/{name}", None)
         self._state.withheld.pop(f"{namespace}/{name}", None)
@@ -61,7 +70,10 @@ class SchedulingQueue:
         self._state.unplaced[owner_of(place)] = place
 
     def decide_again(self, place: PlacementRequest) -> None:
-        """Queue an answered request again, behind all others. A newer request of the deployment stays."""
+        """Queue an answered request again, behind all others.
+
+        A newer request of the deployment stays.
+        """
         owner = owner_of(place)
         if owner not in self._state.queue:
             self._state.queue[owner] = place
@@ -69,7 +81,7 @@ class SchedulingQueue:
             self._answers.supersede(place.request_id)
 
     def requeue_unplaced(self, hints: QueueingHints) -> None:
-        """Queue the requests that wait for capacity and whose answer may have changed."""
+        """Queue the waiting requests whose answer may have changed."""
         if not hints:
             return
         for place in hints.affected(self._state.unplaced.values(), self._fleet):
@@ -80,12 +92,17 @@ class SchedulingQueue:
                 self._answers.supersede(place.request_id)
 
     def next_batch(self) -> list[PlacementRequest]:
-        """Take what waits, by priority and then arrival, as far as one decision can carry it."""
+        """Take waiting requests, by priority and then arrival, up to the batch limits."""
         options = self._fleet.options
         batch: list[PlacementRequest] = []
         replicas = 0
-        for place in sorted(self._state.queue.values(), key=lambda place: -options.priority_of(_priority_class(place))):
-            if batch and (len(batch) == BATCH_REQUESTS or replicas + place.wanted > BATCH_REPLICAS):
+        for place in sorted(
+            self._state.queue.values(),
+            key=lambda place: -options.priority_of(_priority_class(place)),
+        ):
+            if batch and (
+                len(batch) == BATCH_REQUESTS or replicas + place.wanted > BATCH_REPLICAS
+            ):
                 break
             replicas += place.wanted
             batch.append(place)
@@ -94,11 +111,12 @@ class SchedulingQueue:
 
 
 def _priority_class(place: PlacementRequest) -> str:
-    # Read from the plain need, which the inbox has checked: the queue is sorted more often than a request is decided.
+    # Read the raw need, which the inbox has validated: the queue is sorted more often
+    # than a request is decided.
     policy: Mapping[str, Any] = place.need.get("policy") or {}
     return policy.get("priorityClass") or ""
 
 
 def owner_of(place: PlacementRequest) -> str:
-    """Name the deployment of a request."""
+    """Return namespace/name of the deployment of a request."""
     return f"{place.namespace}/{place.name}"

@@ -1,4 +1,4 @@
-"""Placed replicas that were not reported as started, and the uids whose nodes are free again."""
+"""Placed replicas that have not started, and the uids of released replicas."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -6,22 +6,28 @@ from typing import Any, NamedTuple
 
 from scheduler import Fleet, LedgerEntry
 
-# Messages about a replica may be late by seconds; this many do not end within that time.
+# The number of released replicas that are remembered. Late messages arrive within
+# seconds, and fewer replicas than this end in that time.
 RELEASED_KEPT = 5_000
 
-# A deployment that does not answer is asked ever more rarely, up to this number of doublings.
+# A deployment that does not answer is queried at growing intervals, up to this number
+# of doublings.
 _DOUBLINGS_MAX = 5
 
 
 class Asked(NamedTuple):
-    """How often a deployment was asked about a reservation, and when it is asked again, in ms."""
+    """The number of queries about a reservation, and the time of the next one in ms."""
 
     times: int
     due: int
 
 
 class Reservations:
-    """`unbound`: placed, and not reported as started, some of them released meanwhile. `released`: freed, the newest last."""
+    """Placed replicas that have not started, and released replicas.
+
+    `unbound` replicas are placed, and not reported as started. Some were released
+    meanwhile. `released` replicas are freed, the newest last.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -30,11 +36,10 @@ class Reservations:
         self._asked: dict[str, Asked] = {}
 
     def entry(self, uid: str) -> LedgerEntry | None:
-        """Find a replica that was not reported as started; None for all others."""
+        """Return a replica that was not reported as started; None for all others."""
         return self._fleet.replica(uid) if uid in self.unbound else None
 
     def reserve(self, uid: str) -> None:
-        """Record a placement."""
         self.unbound[uid] = None
         self.released.pop(uid, None)
 
@@ -53,21 +58,29 @@ class Reservations:
         while len(self.released) > RELEASED_KEPT:
             del self.released[next(iter(self.released))]
 
-    # --- asking whether reservations are used -------------------------------------------------------------------------------------
+    # Queries about unused reservations
 
     def expired(self, now: int) -> list[LedgerEntry]:
-        """Give the replicas that were not started within their time and are due to be asked about, oldest first."""
+        """Return the overdue replicas whose deployments are due for a query.
+
+        The oldest comes first.
+        """
         waiting = [entry for uid in self.unbound if (entry := self.entry(uid))]
-        return sorted((entry for entry in waiting if self._due(entry) <= now), key=lambda entry: (entry.since, entry.uid))
+        return sorted(
+            (entry for entry in waiting if self._due(entry) <= now),
+            key=lambda entry: (entry.since, entry.uid),
+        )
 
     def asked(self, uids: Iterable[str], now: int) -> None:
-        """Record that the deployments of these replicas are asked now."""
+        """Record that the deployments of these replicas are queried now."""
         for uid in uids:
             count = self._asked[uid].times if uid in self._asked else 0
-            self._asked[uid] = Asked(count + 1, now + self._time_to_live() * 2 ** min(count, _DOUBLINGS_MAX))
+            self._asked[uid] = Asked(
+                count + 1, now + self._time_to_live() * 2 ** min(count, _DOUBLINGS_MAX)
+            )
 
     def delay(self, now: int) -> timedelta | None:
-        """Give the time until a deployment is asked; None if nothing is unbound."""
+        """Return the time until the next query; None if nothing is unbound."""
         due = [self._due(entry) for uid in self.unbound if (entry := self.entry(uid))]
         return timedelta(milliseconds=max(0, min(due) - now)) if due else None
 
@@ -78,14 +91,20 @@ class Reservations:
     def _time_to_live(self) -> int:
         return int(self._fleet.options.reservation_ttl_seconds * 1000)
 
-    # --- from run to run ----------------------------------------------------------------------------------------------------------
+    # From run to run
 
     def wire(self) -> dict[str, Any]:
-        """Give all as a JSON tree."""
-        return {"unbound": list(self.unbound), "released": list(self.released), "asked": dict(self._asked)}
+        """Return the state as a JSON tree."""
+        return {
+            "unbound": list(self.unbound),
+            "released": list(self.released),
+            "asked": dict(self._asked),
+        }
 
     def load(self, tree: Mapping[str, Any]) -> None:
-        """Take over what `wire` gave."""
+        """Load the state that `wire` returned."""
         self.unbound = dict.fromkeys(tree.get("unbound", ()))
         self.released = dict.fromkeys(tree.get("released", ()))
-        self._asked = {uid: Asked(*asked) for uid, asked in tree.get("asked", {}).items()}
+        self._asked = {
+            uid: Asked(*asked) for uid, asked in tree.get("asked", {}).items()
+        }

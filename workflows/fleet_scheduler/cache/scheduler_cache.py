@@ -1,6 +1,7 @@
-"""The scheduler's cache: the fleet with its ledger, the queue and the answers, as one run of the workflow keeps them.
+"""The scheduler's cache in one run: the fleet with its ledger, queue and answers.
 
-Nothing here waits or calls out. How messages change it is in `inbox`, how entities' own accounts do, in `rebuild`.
+Nothing here waits or calls. Messages change the cache in `inbox`, and the accounts of
+entities in `rebuild`.
 """
 
 from collections.abc import Callable, Iterable
@@ -38,17 +39,19 @@ from workflows.fleet_scheduler.cache.reservations import Reservations
 from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState
 from workflows.fleet_scheduler.cache.verification import Verification
 
-# Entries of one page of the ledger: packed in a tenth of a second, a tenth of what one answer may hold.
+# The number of entries on one page of the ledger. Packing them takes a tenth of a
+# second, and they fill a tenth of an answer.
 LEDGER_PAGE = 5_000
-# A deployment that deletes a preempted replica says so at once, however long the deletion takes. After this time without a word, the
-# deployment counts as broken.
+# A deployment confirms at once that it deletes a preempted replica, however long the
+# deletion takes. A deployment that does not confirm within this time counts as broken.
 UNANSWERED_MS = 2 * 60 * 1000
-# Where the scheduler itself comes so much later to that, workers were missing, and deployments could not answer either.
+# If a check is late by more than this, workers were missing, so deployments could not
+# answer either.
 _LATE_MS = 30 * 1000
 
 
 class SchedulerCache:
-    """All that the scheduler knows. `now` gives the time in ms."""
+    """The whole state of the scheduler. `now` returns the time in milliseconds."""
 
     def __init__(self, state: SchedulerState, now: Callable[[], int]) -> None:
         self.state = state
@@ -62,32 +65,40 @@ class SchedulerCache:
         self.reservations = Reservations(self.fleet)
         self.verification = Verification()
         self.deployments, self.clusters = KnownVersions(), KnownVersions()
-        # Those that no answer to a request orders.
+        # Evictions that are not part of an answer to a request.
         self.evictions: list[Eviction] = []
-        # Preempted replicas whose deployments have not said that they delete them, with the time in ms since which they are waited for.
+        # Preempted replicas whose deployments have not confirmed the deletion, with the
+        # start of the wait in milliseconds.
         self.unanswered: dict[str, int] = {}
-        # Replicas that are gone, each with a deployment that waits for its nodes.
+        # Deleted replicas, each with a deployment that waits for its nodes.
         self.awaited_releases: list[tuple[str, Owner]] = []
         # Deployments that have to request placements again.
         self.resyncs: dict[Owner, None] = {}
-        # How many messages and pages of accounts this run has read, and which of them was the last report of each cluster, and the
-        # last request of each deployment. A run asks again for all missing accounts, so it need not know of earlier ones.
+        # The number of messages and pages of accounts that this run has read, and the
+        # numbers of each cluster's last report and each deployment's last request. Each
+        # run queries all missing accounts again, so it needs no numbers of earlier
+        # runs.
         self.messages_read = 0
         self.reported_at: dict[str, int] = {}
         self.requested_at: dict[str, int] = {}
         if state.carried_extras:
             self._read_carried_extras(unpack(state.carried_extras))
         if state.arrived:
-            state.inbox = [ReceivedSignal(*signal) for signal in unpack(state.arrived)] + state.inbox
+            state.inbox = [
+                ReceivedSignal(*signal) for signal in unpack(state.arrived)
+            ] + state.inbox
         state.fleet, state.answers, state.carried_extras, state.arrived = [], "", "", ""
         if state.policy is not None and not self.parts_left:
             self.fleet.set_options(read_policy(state.policy))
 
-    # --- from run to run ----------------------------------------------------------------------------------------------------------
+    # From run to run
 
     @property
     def parts_left(self) -> int:
-        """Parts of the carried fleet that are still to be read; until then the fleet is incomplete."""
+        """Return the number of unread parts of the carried fleet.
+
+        The fleet is incomplete until all are read.
+        """
         return self._reader.left
 
     def read_part(self) -> None:
@@ -98,16 +109,20 @@ class SchedulerCache:
                 self.admission.update(info.view)
 
     def carried_extras(self) -> dict[str, Any]:
-        """Give what is carried beside the fleet."""
+        """Return the carried state without the fleet."""
         state = self.state
         return {
             "answers": self.answers.by_request,
-            "unplaced": {owner: place.wire() for owner, place in state.unplaced.items()},
+            "unplaced": {
+                owner: place.wire() for owner, place in state.unplaced.items()
+            },
             "classes": state.classes,
-            "silent": state.unresponsive,
-            "silentSince": state.unresponsive_since,
-            "withheld": {owner: place.wire() for owner, place in state.withheld.items()},
-            "leaving": state.deleting_clusters,
+            "unresponsive": state.unresponsive,
+            "unresponsiveSince": state.unresponsive_since,
+            "withheld": {
+                owner: place.wire() for owner, place in state.withheld.items()
+            },
+            "deleting": state.deleting_clusters,
             "deletingDeployments": state.deleting_deployments,
             "evictions": [list(astuple(eviction)) for eviction in self.evictions],
             "unanswered": self.unanswered,
@@ -115,54 +130,120 @@ class SchedulerCache:
             "resyncs": [list(owner) for owner in self.resyncs],
             "reservations": self.reservations.wire(),
             "verification": self.verification.wire(),
-            "versions": {"deployments": self.deployments.wire(), "clusters": self.clusters.wire()},
+            "versions": {
+                "deployments": self.deployments.wire(),
+                "clusters": self.clusters.wire(),
+            },
         }
 
     def _read_carried_extras(self, extras: dict[str, Any]) -> None:
         state = self.state
-        state.unplaced = {owner: PlacementRequest.model_validate(place) for owner, place in extras["unplaced"].items()}
+        state.unplaced = {
+            owner: PlacementRequest.model_validate(place)
+            for owner, place in extras["unplaced"].items()
+        }
         state.classes = extras["classes"]
-        state.unresponsive, state.deleting_clusters = extras["silent"], extras["leaving"]
-        state.unresponsive_since = extras.get("silentSince", {})
+        state.unresponsive, state.deleting_clusters = (
+            extras["unresponsive"],
+            extras["deleting"],
+        )
+        state.unresponsive_since = extras["unresponsiveSince"]
         state.deleting_deployments = extras.get("deletingDeployments", {})
-        self.evictions = [Eviction(*eviction) for eviction in extras.get("evictions", ())]
+        self.evictions = [
+            Eviction(*eviction) for eviction in extras.get("evictions", ())
+        ]
         self.unanswered = dict(extras.get("unanswered", {}))
-        self.awaited_releases = [(uid, (namespace, name)) for uid, (namespace, name) in extras.get("awaitedReleases", ())]
-        state.withheld = {owner: PlacementRequest.model_validate(place) for owner, place in extras.get("withheld", {}).items()}
-        self.request_resync((namespace, name) for namespace, name in extras.get("resyncs", ()))
+        self.awaited_releases = [
+            (uid, (namespace, name))
+            for uid, (namespace, name) in extras.get("awaitedReleases", ())
+        ]
+        state.withheld = {
+            owner: PlacementRequest.model_validate(place)
+            for owner, place in extras.get("withheld", {}).items()
+        }
+        self.request_resync(
+            (namespace, name) for namespace, name in extras.get("resyncs", ())
+        )
         self.reservations.load(extras["reservations"])
         self.verification.load(extras["verification"])
         self.deployments.load(extras["versions"]["deployments"])
         self.clusters.load(extras["versions"]["clusters"])
 
     def carried(self, packed: PackedFleet) -> SchedulerState:
-        """Give everything in the form that continue-as-new carries; the next run rebuilds what is too large to be carried."""
+        """Return the state for continue-as-new.
+
+        The next run rebuilds a state that is too large to be carried.
+        """
         state = self.state
-        carried: dict[str, Any] = {"fleet": packed.fleet, "carried_extras": packed.carried_extras, "answers": packed.answers}
+        carried: dict[str, Any] = {
+            "fleet": packed.fleet,
+            "carried_extras": packed.carried_extras,
+            "answers": packed.answers,
+        }
         carried["rebuild"] = packed.too_large or state.rebuild
-        left_out: dict[str, Any] = {"inbox": [], "unplaced": {}, "classes": {}, "unresponsive": {}, "deleting_clusters": {}}
-        left_out |= {"unresponsive_since": {}, "withheld": {}, "deleting_deployments": {}}
-        # Thousands of messages may have arrived meanwhile, and most of them are alike.
-        following = state.model_copy(update={**left_out, **carried, "arrived": pack(state.inbox) if state.inbox else ""})
+        left_out: dict[str, Any] = {
+            "inbox": [],
+            "unplaced": {},
+            "classes": {},
+            "unresponsive": {},
+            "deleting_clusters": {},
+        }
+        left_out |= {
+            "unresponsive_since": {},
+            "withheld": {},
+            "deleting_deployments": {},
+        }
+        # Thousands of messages may have arrived during the packing, and most of them
+        # are similar.
+        following = state.model_copy(
+            update={
+                **left_out,
+                **carried,
+                "arrived": pack(state.inbox) if state.inbox else "",
+            }
+        )
         if fits(following):
             return following
-        # So many messages cannot be carried. A rebuild asks every entity that sent one; a policy was sent by a user.
-        policies = [signal for signal in state.inbox if signal.name == FleetSchedulerSignals.SET_POLICY.name]
-        newest = [signal for signal in policies if wire_size(signal.payload) <= 2 * POLICY_BYTES_MAX][-1:]
+        # So many messages cannot be carried. A rebuild queries every entity that sent
+        # one. A policy comes from a user, and the rebuild cannot query it.
+        policies = [
+            signal
+            for signal in state.inbox
+            if signal.name == FleetSchedulerSignals.SET_POLICY.name
+            and wire_size(signal.payload) <= 2 * POLICY_BYTES_MAX
+        ]
+        newest = policies[-1:]
         left_out |= {"queue": {}, "asked_again": [], "survey": None}
-        return state.model_copy(update={**left_out, "rebuild": True, "arrived": pack(newest) if newest else ""})
+        return state.model_copy(
+            update={
+                **left_out,
+                "rebuild": True,
+                "arrived": pack(newest) if newest else "",
+            }
+        )
 
-    # --- the ledger ---------------------------------------------------------------------------------------------------------------
+    # Ledger
 
     def ledger_page(self, after: str) -> dict[str, Any]:
-        """Give the packed ledger entries whose uid comes after `after`; the first page has what else decisions depend on.
+        """Return the packed ledger entries whose uid comes after `after`.
 
-        A page is not `complete` while a new run still reads the parts of a large fleet, or a rebuild the accounts of all entities.
+        The first page also has the other inputs of decisions. A page is not `complete`
+        while a new run reads the parts of a large fleet, or a rebuild reads the
+        accounts of all entities.
         """
-        entries = nsmallest(LEDGER_PAGE, (entry for entry in self.fleet.entries() if entry.uid > after), key=lambda entry: entry.uid)
+        entries = nsmallest(
+            LEDGER_PAGE,
+            (entry for entry in self.fleet.entries() if entry.uid > after),
+            key=lambda entry: entry.uid,
+        )
         more = entries[-1].uid if len(entries) == LEDGER_PAGE else ""
         complete = self.state.is_complete and not self.parts_left
-        page = {"version": self.fleet.version, "complete": complete, "entries": pack(pack_rows(entries)), "after": more}
+        page = {
+            "version": self.fleet.version,
+            "complete": complete,
+            "entries": pack(pack_rows(entries)),
+            "after": more,
+        }
         return page if after else {**page, "state": pack(decision_state(self.fleet))}
 
     def release(self, uid: str) -> None:
@@ -176,19 +257,28 @@ class SchedulerCache:
             self.awaited_releases += [(uid, owner) for owner in self.waiting_for(entry)]
 
     def next_unanswered(self) -> timedelta | None:
-        """Return the time until the next preemption without an answer is given up; None if there is none."""
+        """Return the time until the next unanswered preemption ends; None for never."""
         since = min(self.unanswered.values(), default=None)
-        return None if since is None else timedelta(milliseconds=max(0, since + UNANSWERED_MS - self.now()))
+        return (
+            None
+            if since is None
+            else timedelta(milliseconds=max(0, since + UNANSWERED_MS - self.now()))
+        )
 
     def give_up_unanswered(self) -> list[LedgerEntry]:
-        """End preemptions that deployments did not answer in time, and return the replicas.
+        """End preemptions that deployments did not answer in time; return the replicas.
 
-        Such a replica holds its nodes until it is gone, for nobody. The placements that waited for it are evicted, and decided again.
+        Such a replica holds its nodes until it is gone, without a beneficiary. The
+        placements that waited for it are evicted, and decided again.
         """
         given_up: list[LedgerEntry] = []
         for uid, since in list(self.unanswered.items()):
             entry = self.fleet.replica(uid)
-            if entry is None or entry.state != reasons.RELEASING or entry.nominated_for is None:
+            if (
+                entry is None
+                or entry.state != reasons.RELEASING
+                or entry.nominated_for is None
+            ):
                 del self.unanswered[uid]
             elif self.now() - since >= UNANSWERED_MS + _LATE_MS:
                 self.unanswered[uid] = self.now()
@@ -196,28 +286,56 @@ class SchedulerCache:
                 del self.unanswered[uid]
                 given_up.append(entry)
                 self.fleet.put_replica(replace(entry, nominated_for=None))
-                broken = named_in(entry.nominated_for[0], (entry.namespace, entry.deployment))
+                broken = named_in(
+                    entry.nominated_for[0], (entry.namespace, entry.deployment)
+                )
                 for waiting in list(self.fleet.owned(*entry.nominated_for).values()):
-                    if waiting.state == reasons.RESERVED and waiting.cluster == entry.cluster:
-                        self.evict(waiting, "PreemptionUnanswered", f"{broken} was preempted and does not delete its replica")
+                    if (
+                        waiting.state == reasons.RESERVED
+                        and waiting.cluster == entry.cluster
+                    ):
+                        self.evict(
+                            waiting,
+                            "PreemptionUnanswered",
+                            f"{broken} was preempted and does not delete its replica",
+                        )
         return given_up
 
     def waiting_for(self, entry: LedgerEntry) -> list[Owner]:
-        """Give the deployments with a placement that may be after a replica: its own, and the one that it was preempted for."""
-        owners = dict.fromkeys([(entry.namespace, entry.deployment), entry.nominated_for or (entry.namespace, entry.deployment)])
+        """Return the deployments whose placements may wait for a replica's nodes.
+
+        These are its own deployment and the one that preempted it.
+        """
+        owners = dict.fromkeys(
+            [
+                (entry.namespace, entry.deployment),
+                entry.nominated_for or (entry.namespace, entry.deployment),
+            ]
+        )
         return [
             owner
             for owner in owners
-            if any(other.state == reasons.RESERVED and other.cluster == entry.cluster for other in self.fleet.owned(*owner).values())
+            if any(
+                other.state == reasons.RESERVED and other.cluster == entry.cluster
+                for other in self.fleet.owned(*owner).values()
+            )
         ]
 
     def is_reused(self, entry: LedgerEntry) -> bool:
-        """Tell whether nodes of a releasing replica are promised to a placement of its own deployment."""
+        """Return whether a releasing replica's own deployment reuses its nodes."""
         owned = self.fleet.owned(entry.namespace, entry.deployment).values()
-        return any(other.reuse and other.state == reasons.RESERVED and other.cluster == entry.cluster for other in owned)
+        return any(
+            other.reuse
+            and other.state == reasons.RESERVED
+            and other.cluster == entry.cluster
+            for other in owned
+        )
 
     def give_back(self, uid: str, deployment_uid: str) -> None:
-        """Free the nodes of a replica that its deployment says it never started. Only the one that it was placed for can know."""
+        """Free the nodes of a replica that its deployment has never started.
+
+        Only the deployment for which it was placed can know this.
+        """
         entry = self.fleet.replica(uid)
         if entry is None:
             return
@@ -227,49 +345,73 @@ class SchedulerCache:
             self.verification.add(entry)
 
     def started_entry(self, uid: str) -> LedgerEntry | None:
-        """Find a replica whose workflow was started; None for all others."""
+        """Return a replica whose workflow was started; None for all others."""
         return None if self.reservations.entry(uid) else self.fleet.replica(uid)
 
     def evict(self, entry: LedgerEntry, reason: str, detail: str) -> None:
-        """Have a deployment delete one of its replicas."""
-        self.evictions.append(Eviction(entry.uid, entry.name, entry.cluster, reason, detail, entry.namespace, entry.deployment))
+        """Order a deployment to delete one of its replicas."""
+        self.evictions.append(
+            Eviction(
+                entry.uid,
+                entry.name,
+                entry.cluster,
+                reason,
+                detail,
+                entry.namespace,
+                entry.deployment,
+            )
+        )
 
     def forget_owner(self, namespace: str, name: str) -> None:
-        """Forget the requests of a deployment that does not run. What it may have started is checked before its nodes are freed."""
+        """Forget the requests of a deployment that does not run.
+
+        A check of replicas that it may have started precedes freeing their nodes.
+        """
         self.end_requests(namespace, name)
         for uid, entry in list(self.fleet.owned(namespace, name).items()):
             if self.reservations.entry(uid):
                 self.verification.add(entry)
 
     def has_doubts(self, namespace: str, name: str) -> bool:
-        """Tell whether it is checked for a replica of a deployment whether it runs. What is not there must not be placed as its own.
+        """Return whether a check of a deployment's replica is pending.
 
-        Nor what was reserved: the deployment would start it, and a check that found nothing before that frees its nodes.
+        A missing replica must not be placed as an existing one. A reserved replica must
+        not be answered either: the deployment would start it, and an earlier check that
+        found nothing would free its nodes.
         """
         owned = self.fleet.owned(namespace, name).values()
-        return any(entry.uid in self.verification.doubts and entry.state != reasons.RELEASING for entry in owned)
+        return any(
+            entry.uid in self.verification.doubts and entry.state != reasons.RELEASING
+            for entry in owned
+        )
 
     def withhold_doubtful(self) -> None:
-        """Keep requests back of deployments with a doubt that came after them."""
+        """Withhold the requests of deployments that have a pending check."""
         if self.verification.doubts:
             for place in list(self.state.queue.values()):
                 if self.has_doubts(place.namespace, place.name):
                     self.queue.withhold(place)
 
     def release_withheld(self) -> None:
-        """Queue the requests of deployments of which everything is known again."""
+        """Queue withheld requests of deployments that are fully known again."""
         missing = self.state.unresponsive
         self.queue.release_withheld(
             lambda place: (
-                workflow_id("ModelDeployment", place.namespace, place.name) not in missing
+                workflow_id("ModelDeployment", place.namespace, place.name)
+                not in missing
                 and not self.has_doubts(place.namespace, place.name)
             )
         )
 
     def await_account(self, workflow_id: str, clusters: Iterable[str]) -> None:
-        """Have the account of an entity read at once; these clusters take no new replica until it is."""
+        """Request the account of an entity.
+
+        The given clusters take no new replica until it arrives.
+        """
         state = self.state
-        state.unresponsive[workflow_id] = sorted({*state.unresponsive.get(workflow_id, ()), *clusters})
+        state.unresponsive[workflow_id] = sorted(
+            {*state.unresponsive.get(workflow_id, ()), *clusters}
+        )
         state.asked_again.append(workflow_id)
         for name in state.unresponsive[workflow_id]:
             view = self.fleet.cluster(name)
@@ -277,7 +419,7 @@ class SchedulerCache:
                 self.fleet.put_cluster(replace(view, accounted=False), self.now())
 
     def forget_fleet(self) -> None:
-        """Forget all that entities reported; a rebuild learns it anew."""
+        """Forget everything that entities reported. A rebuild reads it again."""
         for entry in list(self.fleet.entries()):
             self.fleet.release(entry.uid)
         for name in list(self.fleet.clusters):
@@ -286,14 +428,19 @@ class SchedulerCache:
         self.reservations, self.verification = Reservations(self.fleet), Verification()
         self.deployments, self.clusters = KnownVersions(), KnownVersions()
         self.state.unresponsive_since.clear()
-        for known in (self.state.classes, self.state.unresponsive, self.state.deleting_clusters, self.state.deleting_deployments):
+        for known in (
+            self.state.classes,
+            self.state.unresponsive,
+            self.state.deleting_clusters,
+            self.state.deleting_deployments,
+        ):
             known.clear()
         self.evictions, self.awaited_releases = [], []
 
-    # --- the queue ----------------------------------------------------------------------------------------------------------------
+    # Queue
 
     def requeue_unplaced(self) -> None:
-        """Queue the requests that wait for capacity and whose answer may have changed since this was last done."""
+        """Queue the waiting requests whose answer may have changed since the last call."""
         hints, self.hints = self.hints, QueueingHints()
         self.queue.requeue_unplaced(hints)
 
@@ -302,32 +449,46 @@ class SchedulerCache:
         self.resyncs |= dict.fromkeys(deployments)
 
     def end_requests(self, namespace: str, name: str) -> None:
-        """Forget that a deployment requests anything."""
+        """Forget the requests of a deployment."""
         self.queue.remove(namespace, name)
         self.fleet.unfinished_searches.pop((namespace, name), None)
         self.fleet.ended_searches.pop((namespace, name), None)
         self.end_queue_reservation(namespace, name)
 
     def end_queue_reservation(self, namespace: str, name: str) -> None:
-        """Forget that capacity was reserved for a waiting deployment, and let those behind it try."""
+        """End the capacity reservation of a waiting deployment.
+
+        Requests behind it are decided again.
+        """
         if self.fleet.set_queue_reservation((namespace, name), None):
             self.hints.add_everywhere()
 
     def expire_queue_reservations(self) -> None:
-        """Record whether capacity that was reserved for waiting deployments became free since this was last done."""
-        checked, self.state.reservations_checked = self.state.reservations_checked, self.now()
+        """Record whether queue reservations have expired since the last call."""
+        checked, self.state.reservations_checked = (
+            self.state.reservations_checked,
+            self.now(),
+        )
         kept = self.fleet.options.hold_for_seconds * 1000
         reservations = self.fleet.queue_reservations.values()
-        if any(checked <= reservation.since + kept < self.state.reservations_checked for reservation in reservations):
+        if any(
+            checked <= reservation.since + kept < self.state.reservations_checked
+            for reservation in reservations
+        ):
             self.hints.add_everywhere()
 
     def next_queue_reservation_expiry(self) -> timedelta | None:
-        """Give the time until the next queue reservation expires, None if there is none."""
+        """Return the time until the next queue reservation expires; None without one."""
         now = self.now()
-        expiry = next_expiry(self.fleet.queue_reservations, now, self.fleet.options.hold_for_seconds)
+        expiry = next_expiry(
+            self.fleet.queue_reservations, now, self.fleet.options.hold_for_seconds
+        )
         return None if expiry is None else timedelta(milliseconds=expiry - now)
 
     def next_timeout(self) -> timedelta | None:
-        """Give the time until a queue reservation expires or a replica has waited too long for admission; None for never."""
+        """Return the time until a queue reservation expires or an admission times out.
+
+        None means never.
+        """
         due, expiry = self.admission.delays(), self.next_queue_reservation_expiry()
         return min(due if expiry is None else [*due, expiry], default=None)

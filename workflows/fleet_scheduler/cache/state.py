@@ -1,7 +1,7 @@
-"""What one run of the scheduler carries to the next.
+"""The state that one run of the scheduler carries to the next.
 
-The fleet and most of what is beside it are packed for the way, because the input of a workflow may not be large; `SchedulerCache` unpacks
-them. Fields with an alias keep the name under which earlier runs carried them.
+The fleet and most of the other state are packed, because the input of a workflow may
+not be large. `SchedulerCache` unpacks them.
 """
 
 from typing import Any, NamedTuple
@@ -14,25 +14,28 @@ from api_types.base import Message
 from api_types.messages.scheduling import PlacementRequest
 from api_types.resources.status import EventRecord
 
-# After a loss of the scheduler, a cluster or a deployment that does not answer may know a replica that no other object knows. For so long
-# deletions of other objects wait for it. A broken object must not stop them for ever. A replica that is found later is charged, and a
-# deployment that is applied again under its name deletes it.
+# After a loss of the scheduler, an unresponsive cluster or deployment may know a
+# replica that no other object knows. Deletions of other objects wait for it this long.
+# A broken object must not block them indefinitely. A replica that is found later is
+# charged, and a deployment that is applied again under its name deletes it.
 HOLDS_OTHERS_MS = 10 * 60 * 1000
 
 
 class ReceivedSignal(NamedTuple):
-    """A signal as it arrived: its name and its argument. In JSON a list of the two."""
+    """A received signal: its name and its argument. In JSON it is a list of the two."""
 
     name: str
     payload: Any
 
 
 class SurveyProgress(Message):
-    """How far a rebuild is.
+    """The progress of a rebuild.
 
     Attributes:
-        step: the number of the step; `after`: the page of visibility that is next; `listed`: there is none.
-        left: packed workflow ids, with their clusters, whose accounts are to be read before that.
+        step: the number of the step.
+        after: the next page of visibility.
+        listed: whether there is no further page.
+        left: packed workflow ids with their clusters, to read before the next page.
 
     """
 
@@ -43,12 +46,14 @@ class SurveyProgress(Message):
 
 
 class Takeover(Message):
-    """How a scheduler took over the state of one that was lost.
+    """The takeover of a lost scheduler's state.
 
     Attributes:
-        predecessor: the epoch of the lost one. Whoever has seen a greater one, which is not ours either, knows another scheduler since.
-        begun: whether the clusters are asked already.
-        announce_at: the time in ms when the epoch is announced at the latest; before, when every cluster has answered.
+        predecessor: the epoch of the lost scheduler. An entity with a greater epoch that
+            is not the epoch of this scheduler knows a later scheduler.
+        begun: whether the clusters are queried already.
+        announce_at: the latest time of the announcement of the epoch in milliseconds.
+            It is earlier if every cluster has answered.
 
     """
 
@@ -58,38 +63,51 @@ class Takeover(Message):
 
 
 class SecondPayload(Message):
-    """Texts of the carried state that have no room in its own payload: the last parts of the fleet, and the messages that arrived."""
+    """Texts of the carried state that do not fit into the first payload.
+
+    They are the last parts of the fleet, and the received messages.
+    """
 
     fleet: list[str] = Field(default_factory=list)
     arrived: str = ""
 
 
 class SchedulerState(BaseModel):
-    """All that the scheduler carries.
+    """The state that the scheduler carries.
 
     Attributes:
-        inbox: signals that are not read yet.
-        queue: requests that wait for a decision; `unplaced`: those that were decided and wait for capacity.
+        inbox: unread signals.
+        queue: requests that wait for a decision.
+        unplaced: decided requests that wait for capacity.
         policy_lost: why the policy of an earlier scheduler is unknown.
-        announced: the epoch that was last announced to all.
-        rebuild: what is known cannot be used: all entities have to be read anew.
-        survey: how far a rebuild is; None when it is complete.
-        takeover: set by a scheduler that continued the state of one that was lost; a rebuild ends that.
-        untold: clusters that answered it and have not heard of its epoch yet.
-        unresponsive: entities whose accounts are missing, with the clusters that take no new replica for that long.
-        unresponsive_since: the time in ms since which each of them is missing.
-        asked_again: those of them that are alive, and will answer at once.
+        announced: the epoch of the last announcement.
+        rebuild: the state is unusable, and all entities must be read.
+        survey: the progress of a rebuild; None when it is complete.
+        takeover: set by a scheduler that continued the state of a lost one, until a
+            rebuild.
+        untold: clusters that answered it, but do not know its epoch yet.
+        unresponsive: entities whose accounts are missing, with the clusters that take
+            no new replica meanwhile.
+        unresponsive_since: the time in milliseconds since which each is missing.
+        asked_again: the unresponsive entities that are alive and will answer at once.
         withheld: requests that wait for the account of their deployment, by deployment.
-        deleting_deployments: the uids of those that wait until nothing is charged to them, by namespace/name.
-        classes: the generation that each last reported.
-        deleting_clusters: the charged replicas that were last reported to each; None: not reported yet.
-        phase: the one in its search attributes; empty while that is the one of the start.
-        events: the messages that were ignored last.
-        time: of the end of the last run (`SteadyTime`).
+        deleting_deployments: by namespace/name, the uids of deployments that wait until
+            nothing is charged to them.
+        classes: the generation that each class last reported.
+        deleting_clusters: the charged replicas that were last reported to each cluster
+            under deletion; None if none were reported yet.
+        phase: the phase in the search attributes; empty while it is that of the start.
+        events: the last ignored messages.
+        time: the time at the end of the last run (see `SteadyTime`).
 
     """
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=True, validate_by_alias=True, extra="ignore")
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=True,
+        validate_by_alias=True,
+        extra="ignore",
+    )
 
     epoch: int = 0
     fleet: list[str] = Field(default_factory=list)
@@ -107,14 +125,14 @@ class SchedulerState(BaseModel):
     survey: SurveyProgress | None = None
     takeover: Takeover | None = None
     untold: list[str] = Field(default_factory=list)
-    unresponsive: dict[str, list[str]] = Field(default_factory=dict, alias="silent")
-    unresponsive_since: dict[str, int] = Field(default_factory=dict, alias="silentSince")
+    unresponsive: dict[str, list[str]] = Field(default_factory=dict)
+    unresponsive_since: dict[str, int] = Field(default_factory=dict)
     asked_again: list[str] = Field(default_factory=list)
     withheld: dict[str, PlacementRequest] = Field(default_factory=dict)
-    deleting_clusters: dict[str, list[str] | None] = Field(default_factory=dict, alias="leaving")
+    deleting_clusters: dict[str, list[str] | None] = Field(default_factory=dict)
     deleting_deployments: dict[str, str] = Field(default_factory=dict)
     classes: dict[str, int] = Field(default_factory=dict)
-    reservations_checked: int = Field(default=0, alias="holdsSeen")
+    reservations_checked: int = 0
     audit: list[str] = Field(default_factory=list)
     time: str = ""
     decided: int = 0
@@ -123,55 +141,81 @@ class SchedulerState(BaseModel):
     events: list[EventRecord] = Field(default_factory=list)
 
     def take_over(self, second: SecondPayload) -> None:
-        """Add what was carried beside this."""
+        """Add the second payload of the carried state."""
         self.fleet += second.fleet
         self.arrived = self.arrived or second.arrived
 
     @property
     def is_complete(self) -> bool:
-        """Whether all entities are known: an epoch is drawn, and a rebuild has ended or was not necessary."""
+        """Return whether all entities are known.
+
+        An epoch is drawn, and no rebuild is necessary or in progress.
+        """
         return self.epoch > 0 and self.survey is None and not self.rebuild
 
     def raise_epoch(self, seen: int) -> None:
-        """Take an epoch that is greater than one that an entity has seen.
+        """Adopt an epoch that is greater than the epoch of an entity.
 
-        A scheduler that took over another's state, and not that of the last one, has to read all entities instead.
+        After a takeover, an epoch later than that of the predecessor means that the
+        state is outdated. Then all entities must be read.
         """
-        if self.takeover is not None and seen > self.takeover.predecessor and seen != self.epoch:
+        if (
+            self.takeover is not None
+            and seen > self.takeover.predecessor
+            and seen != self.epoch
+        ):
             self.rebuild = True
         elif seen > self.epoch:
             self.epoch = seen + 1
 
     def holds_up(self, workflow_id: str) -> bool:
-        """Whether a cluster has to be asked and told, whatever it reports: it may have heard of a scheduler that is not known here."""
+        """Return whether a cluster still has to be queried after a takeover.
+
+        It may know a later scheduler, whatever it reports.
+        """
         return self.takeover is not None and workflow_id in self.unresponsive
 
     def may_be_occupied(self, cluster: str, now: int) -> bool:
-        """Whether a replica that is not known may be on a cluster: the account of one that may name it is missing."""
+        """Return whether an unknown replica may be on a cluster.
+
+        The account of an entity that may list the replica is missing.
+        """
         return any(
-            cluster in clusters or (workflow_id.startswith("modeldeployment/") and self._holds_others(workflow_id, now))
+            cluster in clusters
+            or (
+                workflow_id.startswith("modeldeployment/")
+                and self._holds_others(workflow_id, now)
+            )
             for workflow_id, clusters in self.unresponsive.items()
         )
 
     def may_have_replicas(self, namespace: str, deployment: str, now: int) -> bool:
-        """Whether a replica that is not known may be of a deployment: its account is missing, or that of a cluster, which may name it."""
+        """Return whether a deployment may have unknown replicas.
+
+        Its account is missing, or that of a cluster that may list them.
+        """
         for workflow_id in self.unresponsive:
             kind, *_, name = workflow_id.split("/")
             if kind == "inferencecluster" and self._holds_others(workflow_id, now):
                 return True
-            if workflow_id == names.workflow_id("ModelReplica", namespace, name) and names.may_be_replica_of(name, deployment):
+            if workflow_id == names.workflow_id(
+                "ModelReplica", namespace, name
+            ) and names.may_be_replica_of(name, deployment):
                 return True
         return False
 
     def _holds_others(self, workflow_id: str, now: int) -> bool:
-        """Whether deletions of other objects still wait for an account that is missing."""
+        """Return whether a missing account still blocks deletions of other objects."""
         return now < self.unresponsive_since.get(workflow_id, now) + HOLDS_OTHERS_MS
 
     def others_held_until(self, now: int) -> int | None:
-        """Return the time in ms when the next account that is missing holds other objects no longer; None if none holds any."""
+        """Return when the next missing account stops blocking other objects.
+
+        The time is in milliseconds; None if no account blocks any.
+        """
         ends = [since + HOLDS_OTHERS_MS for since in self.unresponsive_since.values()]
         return min((end for end in ends if end > now), default=None)
 
     def is_accounted(self, cluster: str) -> bool:
-        """Whether nothing is unknown about what is on a cluster."""
+        """Return whether all accounts that concern a cluster are known."""
         return not any(cluster in clusters for clusters in self.unresponsive.values())

@@ -1,7 +1,9 @@
-"""Replicas about which the ledger and others disagree: whether their nodes are used is what their own workflows say.
+"""Replicas about which the ledger and other objects disagree.
 
-A deployment that does not run can confirm nothing, and one that was created anew does not know yet what an earlier one started. To free
-nodes because of what they say would promise used nodes to others.
+Their own workflows decide whether their nodes are in use. A deployment that does not
+run can confirm nothing, and a recreated deployment does not know yet which replicas an
+earlier one started. If the scheduler freed nodes on their word, it could assign nodes
+that are still in use.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,12 +21,12 @@ from scheduler import LedgerEntry
 from workflows.entity import backoff
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
 
-# Each may take a query's time-out to answer; 32 are queried at the same time.
+# Each query may take up to its timeout, and 32 replicas are queried at the same time.
 CHECKED_AT_ONCE = 100
 
 
 class Doubt(Message):
-    """A replica to be queried: what its workflow is called, and when that is due, in ms."""
+    """A replica to query: the id of its workflow, and the due time in milliseconds."""
 
     uid: str
     workflow_id: str
@@ -33,20 +35,20 @@ class Doubt(Message):
 
 
 class Facts(NamedTuple):
-    """What follows from answers: messages, and the uids of replicas that are there."""
+    """The consequences of answers: messages, and the uids of existing replicas."""
 
     messages: list[ReceivedSignal]
     present: list[str]
 
 
 class Verification:
-    """The replicas that are to be queried, by uid."""
+    """The replicas to query, by uid."""
 
     def __init__(self) -> None:
         self.doubts: dict[str, Doubt] = {}
 
     def add(self, entry: LedgerEntry) -> None:
-        """Have a replica queried, if it is not going to be already."""
+        """Schedule a query of a replica, unless one is pending."""
         if entry.uid not in self.doubts:
             workflow_id = names.workflow_id("ModelReplica", entry.namespace, entry.name)
             self.doubts[entry.uid] = Doubt(uid=entry.uid, workflow_id=workflow_id)
@@ -56,41 +58,66 @@ class Verification:
         self.doubts.pop(uid, None)
 
     def due(self, now: int) -> list[Doubt]:
-        """Give what is to be queried now."""
-        return [doubt for doubt in self.doubts.values() if doubt.due <= now][:CHECKED_AT_ONCE]
+        """Return the replicas to query now."""
+        return [doubt for doubt in self.doubts.values() if doubt.due <= now][
+            :CHECKED_AT_ONCE
+        ]
 
     def delay(self, now: int) -> timedelta | None:
-        """Give the time until the next query is due; None for never."""
+        """Return the time until the next query is due; None for never."""
         next_due = min((doubt.due for doubt in self.doubts.values()), default=None)
-        return None if next_due is None else timedelta(milliseconds=max(0, next_due - now))
+        return (
+            None if next_due is None else timedelta(milliseconds=max(0, next_due - now))
+        )
 
-    def facts(self, checked: Sequence[Doubt], answers: Mapping[str, Any], unresponsive: Collection[str], now: int) -> Facts:
-        """Give what follows from the answers. What does not answer is queried again, ever more rarely."""
+    def facts(
+        self,
+        checked: Sequence[Doubt],
+        answers: Mapping[str, Any],
+        unresponsive: Collection[str],
+        now: int,
+    ) -> Facts:
+        """Return the consequences of the answers.
+
+        Unresponsive replicas are queried again at growing intervals.
+        """
         found = Facts([], [])
         for doubt in checked:
             if doubt.uid not in self.doubts:
                 continue
             account = _read(answers.get(doubt.workflow_id))
-            if doubt.workflow_id in unresponsive or (account is None and doubt.workflow_id in answers):
+            if doubt.workflow_id in unresponsive or (
+                account is None and doubt.workflow_id in answers
+            ):
                 wait = backoff.after_retries(doubt.attempts)
                 self.doubts[doubt.uid] = doubt.model_copy(
-                    update={"attempts": doubt.attempts + 1, "due": now + int(wait.total_seconds() * 1000)}
+                    update={
+                        "attempts": doubt.attempts + 1,
+                        "due": now + int(wait.total_seconds() * 1000),
+                    }
                 )
                 continue
             del self.doubts[doubt.uid]
             if account is not None and account.uid == doubt.uid and not account.gone:
-                found.messages.append(_received(FleetSchedulerSignals.BOUND, Bound(entries={doubt.uid: account.entry})))
+                found.messages.append(
+                    _received(
+                        FleetSchedulerSignals.BOUND,
+                        Bound(entries={doubt.uid: account.entry}),
+                    )
+                )
                 found.present.append(doubt.uid)
             else:
-                found.messages.append(_received(FleetSchedulerSignals.RELEASED, Released(uid=doubt.uid)))
+                found.messages.append(
+                    _received(FleetSchedulerSignals.RELEASED, Released(uid=doubt.uid))
+                )
         return found
 
     def wire(self) -> list[Any]:
-        """Give all as a JSON tree."""
+        """Return the state as a JSON tree."""
         return [doubt.wire() for doubt in self.doubts.values()]
 
     def load(self, tree: Sequence[Any]) -> None:
-        """Take over what `wire` gave."""
+        """Load the state that `wire` returned."""
         self.doubts = {doubt.uid: doubt for doubt in map(Doubt.model_validate, tree)}
 
 
@@ -101,5 +128,7 @@ def _read(account: Any) -> ReplicaAccount | None:
         return None
 
 
-def _received(signal: Signal[FleetSchedulerSignals, Any], message: Message) -> ReceivedSignal:
+def _received(
+    signal: Signal[FleetSchedulerSignals, Any], message: Message
+) -> ReceivedSignal:
     return ReceivedSignal(signal.name, message.wire())

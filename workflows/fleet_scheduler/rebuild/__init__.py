@@ -1,36 +1,59 @@
-"""How a scheduler without state learns what there is, and how a running one asks after what it does not know.
+"""How a scheduler without state reads the fleet, and how a running one finds unknowns.
 
-It continues the state of the scheduler before it if it can (`takeover`, and `lost_state` for what is handed over). Else it reads the
-accounts of all entities. The rules of that, with what a repeat, a loss, a late and a double message do:
+A scheduler without state continues with the state of its predecessor if possible
+(`takeover`; `lost_state` is the transferred state). Otherwise it reads the accounts of
+all entities. These are the rules, including repeated, lost, late and duplicate
+messages:
 
-* **Epoch.** A scheduler without state draws the wall time in ms. An account carries the epoch that its entity has seen; if one is greater,
-  the scheduler takes one more than that and begins anew. A running scheduler that reads a greater epoch in a request or a report takes one
-  more, and announces it. So an epoch is greater than every one before, whatever the clocks say.
-* **Fence.** Each cluster, class and deployment is signalled the epoch right before it is queried for its account, so an account is that
-  of an entity which has read it. From then on a deployment ignores answers of smaller epochs, and what it was given and has not started is
-  void: an answer that was on its way can start nothing that the account does not list. A repeat of the signal changes nothing; one of a
-  smaller epoch makes the entity report its own.
-* **Accounts.** A deployment lists every replica that it holds with its ledger entry, started or not. Then all replicas are listed, and
-  those that no deployment has listed are queried themselves. So a deployment or a replica that visibility leaves out is charged.
-* **Two listings.** Visibility is written after the fact: a row may be late, and one that moves from page to page may be in neither. So
-  deployments and replicas are listed twice, at least two seconds apart, and the second time those are read that the first left out. What is
-  started is charged even if both listings leave it out. What is not, only its deployment knows: one that runs and that both leave
-  out could start, until it next hears of this scheduler, what the lost one gave it.
-* **What stands there.** Clusters are read last. Each names the replicas of which its watch sees objects; one that no object has reported is
-  queried by its name, and until it has answered its cluster takes no new replica. So is a replica whose deployment does not run, or whose
-  workflow was terminated, and that visibility leaves out.
-* **Clusters that no listing has.** One that replicas are charged on is queried by its name, also if it is closed.
-  Until it has answered no replica is evicted because its cluster is gone; one that was terminated is not.
-  A cluster whose runs the server has deleted cannot answer: its replicas stay until its user
-  applies it again.
-* **Who does not answer** holds up its own cluster: that takes no new replica. It is asked again beside the decisions, by an activity that
-  waits until one of them answers (`unresponsive`), 5 s to 5 min apart, and writes nothing meanwhile. Deletions of other deployments and
-  clusters wait for ten minutes at most: it may name a replica of theirs that no other object knows.
-* **Unknown uid.** A request that lists a replica which the ledger does not have waits until the account of its deployment is read, and so
-  do the clusters that it names. A replica that is known only from its deployment, and that visibility does not list, is queried too: one
-  that says that it is gone is not charged.
-* **Late accounts** add what is unknown and change nothing that the ledger has. A uid that was released is never added again.
+* **Epoch.** A scheduler without state draws the wall time in milliseconds. An account
+carries the epoch that its entity has seen. If that epoch is greater, the scheduler
+draws the next greater one and begins again. A running scheduler that reads a greater
+epoch in a request or a report also draws the next greater one, and announces it. So an
+epoch is greater than all earlier ones, whatever the clocks say.
 
-`accounts` is what one activity reads, packed for the history; `activities` read it; `adoption` takes it over into the cache. `survey` is
-the rebuild, step by step, over several runs if it has to be; `unresponsive` are those that are asked beside the decisions.
+* **Fence.** Each cluster, class and deployment receives the epoch right before the
+query for its account, so every account comes after the epoch. From then on a deployment
+ignores answers with smaller epochs, and its placements that have not started are void.
+So a late answer can start no replica that the account does not list. A repeated signal
+changes nothing. A signal with a smaller epoch makes the entity report its own.
+
+* **Accounts.** A deployment lists every replica that it holds with its ledger entry,
+started or not. Then all replicas are listed, and the replicas that no deployment has
+listed are queried. So a deployment or a replica that visibility omits is charged.
+
+* **Two listings.** Visibility is written after the fact. A row may be late, and a row
+that moves from page to page may be on neither. So deployments and replicas are listed
+twice, at least two seconds apart, and the second pass reads the entities that the first
+one omitted. A started replica is charged even if both listings omit it. Only its
+deployment knows a replica that has not started. A running deployment that both listings
+omit could start placements of the lost scheduler, until it next receives a message of
+this scheduler.
+
+* **Objects on clusters.** Clusters are read last. Each lists the replicas whose objects
+its watch sees. A replica that no object has reported is queried by its name, and its
+cluster takes no new replica until it has answered. The same holds for a replica that
+visibility omits and whose deployment does not run or whose workflow was terminated.
+
+* **Unlisted clusters.** A cluster with charged replicas that no listing has is queried
+by its name, even if it is closed. Until it has answered, no replica is evicted because
+its cluster is gone. A terminated cluster is not gone. A cluster whose runs the server
+has deleted cannot answer, so its replicas stay until a user applies it again.
+
+* **Unresponsive entities** block only their own cluster, which takes no new replica. An
+activity queries them again, concurrently with decisions and 5 s to 5 min apart, until
+one of them answers (`unresponsive`). It adds no history meanwhile. Deletions of other
+deployments and clusters wait for ten minutes at most, because an unresponsive entity
+may list replicas of theirs that no other object knows.
+
+* **Unknown uid.** A request may list a replica that is not in the ledger. It waits
+until the account of its deployment is read, and so do the clusters that it lists. A
+replica that only its deployment knows, and that visibility omits, is queried too. If it
+reports its end, it is not charged.
+
+* **Late accounts** add unknown entries and change nothing in the ledger. A released uid
+is never added again.
+
+`activities` reads the accounts, `accounts` packs them for the history, and `adoption`
+applies them to the cache. `survey` is the rebuild in steps, over several runs if
+necessary. `unresponsive` queries unresponsive entities concurrently with decisions.
 """

@@ -1,4 +1,8 @@
-"""Accounts of many entities in few bytes: ledger entries as columns, compressed, so that a history carries a large fleet. Pure."""
+"""Accounts of many entities in few bytes.
+
+Ledger entries are stored as compressed columns, so that a history can carry a large
+fleet. Pure.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -7,19 +11,25 @@ from typing import Any
 from pydantic import Field
 
 from api_types.base import Message
-from api_types.messages.scheduling import DeploymentAccount, ReplicaAccount, ReportClass, ReportCluster
+from api_types.messages.scheduling import (
+    DeploymentAccount,
+    ReplicaAccount,
+    ReportClass,
+    ReportCluster,
+)
 from api_types.payloads.packing import pack, unpack
 from scheduler import LedgerEntry, pack_rows, read_entry, reasons, unpack_rows
 
 
 class PackedAccounts(Message):
-    """What entities answered.
+    """The answers of entities.
 
     Attributes:
-        epoch: the greatest that one of them has seen.
-        entries: ledger entries of replicas; `gone`: uids of replicas whose objects are removed.
-        deployments: their uids, by namespace/name.
-        clusters, classes: their reports.
+        epoch: the greatest epoch that any entity has seen.
+        entries: the ledger entries of replicas.
+        gone: the uids of replicas whose objects are deleted.
+        deployments: the uids of deployments, by namespace/name.
+        clusters, classes: the reports of clusters and classes.
 
     """
 
@@ -35,17 +45,15 @@ class PackedAccounts(Message):
         return unpack_rows(unpack(self.entries)) if self.entries else iter(())
 
     def read_clusters(self) -> Iterator[ReportCluster]:
-        """Unpack the reports of clusters."""
         return map(ReportCluster.model_validate, unpack(self.clusters) or ())
 
     def read_classes(self) -> Iterator[ReportClass]:
-        """Unpack the reports of classes."""
         return map(ReportClass.model_validate, unpack(self.classes) or ())
 
 
 @dataclass
 class Accounts:
-    """Accounts as they are read."""
+    """The accounts that were read so far."""
 
     epoch: int = 0
     entries: dict[str, LedgerEntry] = field(default_factory=dict)
@@ -69,45 +77,83 @@ class Accounts:
             self._add_replicas([ReplicaAccount.model_validate(account)])
         else:
             deployment = DeploymentAccount.model_validate(account)
-            self._add_replicas([ReplicaAccount.model_validate(replica) for replica in _unpacked(deployment.replicas)])
+            self._add_replicas(
+                [
+                    ReplicaAccount.model_validate(replica)
+                    for replica in _unpacked(deployment.replicas)
+                ]
+            )
             self.epoch = max(self.epoch, deployment.epoch)
             self.deployments[workflow_id.split("/", 1)[1]] = deployment.uid
 
     def _add_replicas(self, replicas: Iterable[ReplicaAccount]) -> None:
-        read = [(replica, read_entry(replica.entry)) for replica in replicas if replica.entry and not replica.gone]
+        read = [
+            (replica, read_entry(replica.entry))
+            for replica in replicas
+            if replica.entry and not replica.gone
+        ]
         self.gone |= {replica.uid: None for replica in replicas if replica.gone}
         for replica, entry in read:
-            state = reasons.RELEASING if replica.deleting else reasons.BOUND if replica.started else reasons.RESERVED
-            # What has started waits for no other replica's nodes any more.
+            state = (
+                reasons.RELEASING
+                if replica.deleting
+                else reasons.BOUND
+                if replica.started
+                else reasons.RESERVED
+            )
+            # A started replica does not wait for the nodes of another replica any more.
             reuse = () if replica.started else entry.reuse
-            known = replace(entry, uid=replica.uid, state=state, reuse=reuse, ready=replica.ready, serving=replica.serving)
+            known = replace(
+                entry,
+                uid=replica.uid,
+                state=state,
+                reuse=reuse,
+                ready=replica.ready,
+                serving=replica.serving,
+            )
             self.entries[replica.uid] = known
 
     def packed(self) -> PackedAccounts:
-        """Pack what was read."""
+        """Pack the accounts."""
         return PackedAccounts(
             epoch=self.epoch,
-            entries=pack(pack_rows(list(self.entries.values()))) if self.entries else "",
+            entries=pack(pack_rows(list(self.entries.values())))
+            if self.entries
+            else "",
             gone=list(self.gone),
             deployments=self.deployments,
-            clusters=pack([report.wire() for report in self.clusters]) if self.clusters else "",
-            classes=pack([report.wire() for report in self.classes]) if self.classes else "",
+            clusters=pack([report.wire() for report in self.clusters])
+            if self.clusters
+            else "",
+            classes=pack([report.wire() for report in self.classes])
+            if self.classes
+            else "",
         )
 
 
 def cluster_of(workflow_id: str, account: Any = None) -> str:
-    """Give the cluster of an entity by its id, or by an account that could not be read, as far as these tell."""
+    """Return the cluster of an entity, from its id or an unreadable account.
+
+    Return an empty string if neither has it.
+    """
     kind, _, name = workflow_id.partition("/")
-    cluster = name if kind == "inferencecluster" else account.get("cluster") if isinstance(account, Mapping) else ""
+    cluster = (
+        name
+        if kind == "inferencecluster"
+        else account.get("cluster")
+        if isinstance(account, Mapping)
+        else ""
+    )
     return cluster if isinstance(cluster, str) else ""
 
 
 def _unpacked(packed: str) -> list[Any]:
-    # The text comes from another worker: what base64 or zlib refuse is a ValueError, as what JSON refuses.
+    # The text comes from another worker. Errors of base64 and zlib become a ValueError,
+    # like those of JSON.
     try:
         found = unpack(packed) or []
     except Exception as error:
         raise ValueError(f"replicas: cannot be unpacked: {error}") from error
     if not isinstance(found, list):
-        raise ValueError("replicas: is not a list")  # noqa: TRY004  # a value that was received, not a type that was passed
+        raise ValueError("replicas: is not a list")  # noqa: TRY004 - a received value
     return found

@@ -1,4 +1,7 @@
-"""How accounts change the scheduler's cache. They add what it does not know; what it knows they leave as it is."""
+"""How accounts change the scheduler's cache.
+
+They add unknown entries, and leave known ones as they are.
+"""
 
 from collections.abc import Container, Iterable
 from dataclasses import replace
@@ -12,8 +15,8 @@ from workflows.fleet_scheduler.inbox import Inbox, Log
 from workflows.fleet_scheduler.rebuild.accounts import PackedAccounts
 
 
-class Adoption:
-    """Takes accounts over into the cache."""
+class AccountAdoption:
+    """Applies accounts to the cache."""
 
     def __init__(self, cache: SchedulerCache, inbox: Inbox, log: Log) -> None:
         self._cache = cache
@@ -22,39 +25,60 @@ class Adoption:
 
     @property
     def messages_read(self) -> int:
-        """How many messages this run has read. It tells whether a message came after a question."""
+        """Return the number of messages that this run has read.
+
+        It shows whether a message arrived after a query.
+        """
         return self._cache.messages_read
 
-    def adopt(self, accounts: PackedAccounts, asked_at: int | None = None) -> list[LedgerEntry]:
-        """Take accounts over; gives the entries that were not known before.
+    def adopt(
+        self, accounts: PackedAccounts, asked_at: int | None = None
+    ) -> list[LedgerEntry]:
+        """Apply accounts; return the entries that were unknown before.
 
-        `asked_at`: how many messages this run had read when it asked for them, beside other messages.
+        `asked_at` is the number of messages that this run had read when it requested
+        the accounts. It is None during a rebuild.
         """
         self._cache.messages_read += 1
         for cluster in accounts.read_clusters():
             if cluster.gone:
-                # A closed workflow still answers; what is late of it is old.
+                # A closed workflow still answers. Its late messages are old.
                 self._inbox.forget_cluster(cluster.name, cluster.uid)
                 continue
             if asked_at is not None and self._is_outdated(cluster, asked_at):
-                self._cache.await_account(names.workflow_id("InferenceCluster", "", cluster.name), [cluster.name])
+                self._cache.await_account(
+                    names.workflow_id("InferenceCluster", "", cluster.name),
+                    [cluster.name],
+                )
                 continue
             try:
                 if self._cache.clusters.settle(cluster.name, cluster.uid):
-                    # Nothing of the earlier cluster of that name holds for this one.
+                    # The state of the earlier cluster of that name does not apply to
+                    # this one.
                     self._cache.state.deleting_clusters.pop(cluster.name, None)
                 self._inbox.report_cluster(cluster)
             except ValueError as error:
-                # What cannot be placed on stays unknown; its next report may be better.
-                self._log.warning("the report of a cluster could not be read", extra={"cluster": cluster.name, "problems": str(error)})
+                # A cluster with an unreadable report stays unknown. Its next report may
+                # be readable.
+                self._log.warning(
+                    "the report of a cluster could not be read",
+                    extra={"cluster": cluster.name, "problems": str(error)},
+                )
         for name, deployment_uid in accounts.deployments.items():
             known = self._cache.deployments[name]
-            if asked_at is not None and known.replaced_by(deployment_uid) and self._cache.requested_at.get(name, -1) > asked_at:
-                # Another deployment of that name has requested since: the account may be that of one that was terminated.
-                self._cache.await_account(names.workflow_id("ModelDeployment", *name.split("/")), ())
+            if (
+                asked_at is not None
+                and known.replaced_by(deployment_uid)
+                and self._cache.requested_at.get(name, -1) > asked_at
+            ):
+                # Another deployment of that name has sent a request since. The account
+                # may be from a terminated one.
+                self._cache.await_account(
+                    names.workflow_id("ModelDeployment", *name.split("/")), ()
+                )
                 continue
             if self._cache.deployments.settle(name, deployment_uid):
-                # Its requests were taken for late ones.
+                # The requests of this deployment were treated as late ones.
                 self._cache.request_resync([(name.split("/")[0], name.split("/")[1])])
         for found in accounts.read_classes():
             self._inbox.report_class(found)
@@ -62,15 +86,26 @@ class Adoption:
         for uid in accounts.gone:
             self._cache.release(uid)
         if asked_at is not None:
-            # A rebuild has every deployment request anew. Later, that of a replica which is known only now may not know it either.
-            owners = dict.fromkeys((entry.namespace, entry.deployment) for entry in added)
-            self._cache.request_resync(owner for owner in owners if "/".join(owner) not in accounts.deployments)
+            # A rebuild makes every deployment request again. Later, a deployment may
+            # not know a newly found replica either.
+            owners = dict.fromkeys(
+                (entry.namespace, entry.deployment) for entry in added
+            )
+            self._cache.request_resync(
+                owner for owner in owners if "/".join(owner) not in accounts.deployments
+            )
         return added
 
     def _is_outdated(self, cluster: ReportCluster, asked_at: int) -> bool:
-        """Tell whether another cluster of that name has reported itself since: the account may be that of one that was terminated."""
+        """Return whether another cluster of that name has reported since the query.
+
+        The account may be from a terminated one.
+        """
         known = self._cache.clusters[cluster.name]
-        return known.replaced_by(cluster.uid) and self._cache.reported_at.get(cluster.name, -1) > asked_at
+        return (
+            known.replaced_by(cluster.uid)
+            and self._cache.reported_at.get(cluster.name, -1) > asked_at
+        )
 
     def _adopt_entry(self, entry: LedgerEntry) -> bool:
         cache = self._cache
@@ -86,19 +121,27 @@ class Adoption:
             cache.reservations.reserve(entry.uid)
         return True
 
-    def check_unlisted(self, entries: Iterable[LedgerEntry], seen: Container[str]) -> None:
-        """Have replicas checked that are charged because their deployments say so, and that visibility does not list: they may be gone."""
+    def check_unlisted(
+        self, entries: Iterable[LedgerEntry], seen: Container[str]
+    ) -> None:
+        """Check charged replicas that visibility does not list.
+
+        Only their deployments list them, so they may be gone.
+        """
         for entry in entries:
             if entry.state != reasons.RESERVED and replica_id(entry) not in seen:
                 self._cache.verification.add(entry)
 
     def await_unknown_clusters(self, entries: Iterable[LedgerEntry]) -> None:
-        """Have the clusters asked that replicas are charged on and that no listing has.
+        """Query the clusters with charged replicas that no listing has.
 
-        Visibility left them out, or their workflows were terminated, and their replicas stay. Of one that was deleted they are evicted.
+        Visibility omitted them, or their workflows were terminated; then their replicas
+        stay. The replicas of a deleted cluster are evicted.
         """
         fleet, missing = self._cache.fleet, self._cache.state.unresponsive
-        for name in sorted({entry.cluster for entry in entries if fleet.cluster(entry.cluster) is None}):
+        for name in sorted(
+            {entry.cluster for entry in entries if fleet.cluster(entry.cluster) is None}
+        ):
             workflow_id = names.workflow_id("InferenceCluster", "", name)
             if workflow_id not in missing and not self._cache.clusters[name].superseded:
                 self._cache.await_account(workflow_id, [name])
@@ -106,39 +149,57 @@ class Adoption:
     def charged(self, workflow_ids: Iterable[str]) -> list[str]:
         """Return the ids of clusters with charged replicas."""
         entries = self._cache.fleet.entries()
-        charged = {names.workflow_id("InferenceCluster", "", entry.cluster) for entry in entries}
+        charged = {
+            names.workflow_id("InferenceCluster", "", entry.cluster)
+            for entry in entries
+        }
         return [workflow_id for workflow_id in workflow_ids if workflow_id in charged]
 
     def begin_takeover(self, takeover: Takeover) -> None:
-        """Have every cluster of a state that was taken over asked which scheduler it heard of last.
+        """Query every cluster of a lost scheduler's state for its epoch.
 
-        What the lost scheduler was sending may not have arrived: deployments of unused placements request again, and clusters that are
-        being deleted are told again what is charged there.
+        Signals of the lost scheduler may not have arrived. So deployments with unused
+        placements request again, and clusters under deletion receive their charged
+        replicas again.
         """
         cache, state = self._cache, self._cache.state
         for name in cache.fleet.clusters:
             cache.await_account(names.workflow_id("InferenceCluster", "", name), [name])
-        cache.fleet.rebuilding = bool(cache.fleet.clusters)
-        reserved = [(entry.namespace, entry.deployment) for entry in cache.fleet.entries() if entry.state == reasons.RESERVED]
+        cache.fleet.awaited = frozenset(cache.fleet.clusters)
+        reserved = [
+            (entry.namespace, entry.deployment)
+            for entry in cache.fleet.entries()
+            if entry.state == reasons.RESERVED
+        ]
         cache.request_resync(reserved)
         state.deleting_clusters = dict.fromkeys(state.deleting_clusters)
         state.takeover = takeover.model_copy(update={"begun": True})
 
     def allow_accounted(self) -> None:
-        """Allow new replicas on the clusters about which nothing is unknown, and only there; requests that waited for that are queued."""
+        """Allow new replicas exactly on the clusters without missing accounts.
+
+        Requests that waited for an account are queued.
+        """
         cache, missing = self._cache, self._cache.state.unresponsive
         since = cache.state.unresponsive_since
-        cache.state.unresponsive_since = {workflow_id: since.get(workflow_id, cache.now()) for workflow_id in missing}
+        cache.state.unresponsive_since = {
+            workflow_id: since.get(workflow_id, cache.now()) for workflow_id in missing
+        }
         unaccounted = {cluster for clusters in missing.values() for cluster in clusters}
         for name, info in list(cache.fleet.clusters.items()):
             if info.view.accounted == (name in unaccounted):
-                cache.fleet.put_cluster(replace(info.view, accounted=name not in unaccounted), cache.now())
+                cache.fleet.put_cluster(
+                    replace(info.view, accounted=name not in unaccounted), cache.now()
+                )
                 cache.hints.add_cluster(name)
         cache.release_withheld()
         cache.requeue_unplaced()
-        cache.fleet.rebuilding = any(workflow_id.startswith("inferencecluster/") for workflow_id in missing)
+        cache.fleet.awaited = frozenset(
+            workflow_id.rsplit("/", 1)[1]
+            for workflow_id in missing
+            if workflow_id.startswith("inferencecluster/")
+        )
 
 
 def replica_id(entry: LedgerEntry) -> str:
-    """Give the workflow id of a replica."""
     return names.workflow_id("ModelReplica", entry.namespace, entry.name)

@@ -1,14 +1,18 @@
-"""How a scheduler that starts without state continues that of one that was lost.
+"""How a scheduler without state continues the state of a lost scheduler.
 
-A closed workflow can still be queried: a worker replays its history, so it answers with all that it had decided. What it decided is in its
-history before any receiver has it (batches of signals are sent by normal activities). So the state has all that was decided, whatever the
-lost scheduler was doing; what it was just sending, and what arrived after its last task, may be lost and is sent again.
+A closed workflow can still be queried: a worker replays its history, so it answers with
+all its decisions. A decision is in the history before any receiver has it, because
+normal activities send batches of signals. So the state contains all decisions, whatever
+the lost scheduler was doing. Signals that it was sending, and messages after its last
+task, may be lost and are sent again.
 
-A run that was lost before it knew anything is passed over, and visibility is late: what is found may be the state of an earlier scheduler
-than the last one. So every cluster is asked which epoch it has heard of before anything is placed there, and then told the new one. One
-that has heard of a scheduler which came later than the state that was found has all entities read instead (`survey`). The same happens when
-there is no state: the lost scheduler did not know all itself, its history cannot be replayed or is not kept any more, or whoever terminated
-it gave a reason that begins with "rebuild".
+A run that was lost before it had any state is skipped. Visibility may be late, so the
+found state may belong to an earlier scheduler than the last one. So every cluster is
+queried for its epoch before any placement there, and then receives the new epoch. If a
+cluster knows a later scheduler than the found state, all entities are read instead
+(`survey`). The same happens without a state: the lost scheduler did not know all
+entities, its history cannot be replayed or is deleted, or the reason of its termination
+begins with "rebuild".
 """
 
 import asyncio
@@ -17,7 +21,13 @@ from typing import Any
 
 from temporalio import activity, workflow
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowHistoryEventFilterType, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowHistoryEventFilterType,
+    WorkflowQueryFailedError,
+)
 from temporalio.common import RetryPolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.workflow import ActivityConfig
@@ -30,18 +40,22 @@ from workflows.entity.calls.refusals import until_accepted
 from workflows.fleet_scheduler.cache.state import SchedulerState
 from workflows.fleet_scheduler.rebuild.lost_state import LostState, continuation
 
-# The reason of a termination that begins so asks for a rebuild.
+# A termination whose reason begins with this text requests a rebuild.
 REBUILD = "rebuild"
-# A large fleet is replayed in seconds; a history that cannot be replayed fails each query, or answers none.
+# A large fleet is replayed in seconds. A history that cannot be replayed fails each
+# query, or answers none.
 QUERY_SECONDS, ATTEMPTS, PAUSE_SECONDS = 20.0, 3, 0.5
-# Of those that were lost one after the other before they knew anything, so many are passed over.
+# The number of runs without state to skip.
 RUNS_MAX = 20
 
 _READ = ActivityConfig(
     task_queue=queues.WORKFLOWS,
     start_to_close_timeout=timedelta(seconds=90),
     heartbeat_timeout=timedelta(seconds=30),
-    retry_policy=RetryPolicy(initial_interval=timedelta(milliseconds=200), maximum_interval=timedelta(seconds=10)),
+    retry_policy=RetryPolicy(
+        initial_interval=timedelta(milliseconds=200),
+        maximum_interval=timedelta(seconds=10),
+    ),
 )
 
 
@@ -53,7 +67,11 @@ class FindLostState(Message):
 
 @activity.defn
 async def read_lost_state(wanted: FindLostState) -> LostState:
-    """Read the state of the scheduler that ran last before this one; empty if there was none, or whoever ended it wants a rebuild."""
+    """Read the state of the previous scheduler.
+
+    The state is empty without a predecessor, or if the reason of its termination
+    requests a rebuild.
+    """
     client = activity.client()
     async with heartbeating():
         for run_id in (await listed_runs(client, wanted.run_id))[:RUNS_MAX]:
@@ -67,14 +85,26 @@ async def read_lost_state(wanted: FindLostState) -> LostState:
 
 
 async def listed_runs(client: Client, run_id: str) -> list[str]:
-    """Give the runs that visibility lists but this one, the newest first; one that failed had no state, for it could not read its start."""
+    """Return the listed runs except this one, the newest first.
+
+    A failed run is left out. It had no state, because it could not read its start.
+    """
     listed = client.list_workflows(f'WorkflowId = "{names.FLEET_SCHEDULER_ID}"')
-    rows = [row async for row in listed if row.run_id != run_id and row.status != WorkflowExecutionStatus.FAILED]
-    return [row.run_id for row in sorted(rows, key=lambda row: row.start_time, reverse=True)]
+    rows = [
+        row
+        async for row in listed
+        if row.run_id != run_id and row.status != WorkflowExecutionStatus.FAILED
+    ]
+    return [
+        row.run_id for row in sorted(rows, key=lambda row: row.start_time, reverse=True)
+    ]
 
 
 async def _last_run(client: Client, run_id: str) -> WorkflowHandle[Any, Any] | None:
-    """Follow a chain of runs to its end, which visibility may not know yet; None if its state cannot be used, or is not kept any more."""
+    """Follow a chain of runs to its last run, which visibility may not know yet.
+
+    Return None if the state of the last run is unusable or deleted.
+    """
     following: str | None = run_id
     while following:
         handle = client.get_workflow_handle(names.FLEET_SCHEDULER_ID, run_id=following)
@@ -84,13 +114,17 @@ async def _last_run(client: Client, run_id: str) -> WorkflowHandle[Any, Any] | N
 
 async def _handed_over(lost: WorkflowHandle[Any, Any]) -> LostState:
     if not await _had_a_task(lost):
-        # No worker can answer for it.
+        # No worker can answer for this run.
         return LostState(knew_nothing=True)
     for attempt in range(ATTEMPTS):
         if attempt:
             await asyncio.sleep(PAUSE_SECONDS)
         try:
-            return LostState.model_validate(await lost.query("handover", rpc_timeout=timedelta(seconds=QUERY_SECONDS)))
+            return LostState.model_validate(
+                await lost.query(
+                    "handover", rpc_timeout=timedelta(seconds=QUERY_SECONDS)
+                )
+            )
         except (WorkflowQueryFailedError, RPCError) as error:
             problem = f"run {lost.run_id} does not answer: {error}"
     return LostState(problem=problem)
@@ -104,11 +138,19 @@ async def _had_a_task(run: WorkflowHandle[Any, Any]) -> bool:
 
 
 async def _next_run(handle: WorkflowHandle[Any, Any]) -> str | None:
-    """Give the run that continued one; empty if it was the last. None if its state cannot be used, or is not kept any more."""
+    """Return the run that continued a run; empty if it was the last.
+
+    Return None if its state is unusable or deleted.
+    """
     try:
         if (await handle.describe()).status == WorkflowExecutionStatus.RUNNING:
             return None
-        events = [event async for event in handle.fetch_history_events(event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT)]
+        events = [
+            event
+            async for event in handle.fetch_history_events(
+                event_filter_type=WorkflowHistoryEventFilterType.CLOSE_EVENT
+            )
+        ]
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return None
@@ -121,11 +163,22 @@ async def _next_run(handle: WorkflowHandle[Any, Any]) -> str | None:
 
 
 async def continued_state(own: SchedulerState, now: int) -> SchedulerState | None:
-    """Give the state to continue with; None if all entities have to be read. `now` in ms."""
-    wanted, summary = FindLostState(run_id=workflow.info().run_id), "read the state of an earlier scheduler"
+    """Return the state to continue with; None if all entities must be read.
+
+    `now` is in milliseconds.
+    """
+    wanted, summary = (
+        FindLostState(run_id=workflow.info().run_id),
+        "read the state of an earlier scheduler",
+    )
     options = activity_options.remote(_READ, summary)
-    found = await until_accepted(lambda: workflow.execute_activity(read_lost_state, wanted, **options), summary)
+    found = await until_accepted(
+        lambda: workflow.execute_activity(read_lost_state, wanted, **options), summary
+    )
     following, problem = continuation(found, own.inbox, now)
     if problem:
-        workflow.logger.warning("no state of an earlier scheduler is continued: all entities are read", extra={"problem": problem})
+        workflow.logger.warning(
+            "no state of an earlier scheduler is continued: all entities are read",
+            extra={"problem": problem},
+        )
     return following

@@ -1,1 +1,1 @@
-"""How an InferenceCluster is connected to: attempts, what they wait for, and the wait for a worker that serves it."""
+"""Connect to a cluster: attempts, waits after failures, and waits for a worker."""

@@ -1,7 +1,8 @@
-"""How an InferenceCluster that cannot be connected waits: by an activity, not by timers, for waiting costs no history.
+"""Wait in an activity until a failed connect may succeed.
 
-The activity runs in the place of the observer, on the same task queue, so every cluster needs one slot there whether it answers or not. It
-ends when the Secret is another one, the API server answers, or fails for another reason.
+Timers would cost history. The activity uses the task queue and slot of the observer, so
+each cluster needs one slot whether it answers or not. It ends when the Secret changes,
+the API server answers, or the attempt fails for another reason.
 """
 
 import asyncio
@@ -18,8 +19,8 @@ from workflows.inference_cluster.spec import connect_order
 from workflows.inference_cluster.state import ClusterState
 
 
-class ConnectionWait:
-    """Waits after an attempt to connect that failed."""
+class ConnectionBackoff:
+    """Waits after a failed attempt to connect."""
 
     def __init__(self, context: EntityContext[ClusterState]) -> None:
         self.context = context
@@ -29,25 +30,39 @@ class ConnectionWait:
 
     @property
     def holds(self) -> bool:
-        """Tell whether an attempt now would fail as the last one did, for all that is known."""
-        return self.task is not None or (self.needs_slot and bool(self.state.unserved_queue))
+        """Return whether another attempt would probably fail like the last one."""
+        return self.task is not None or (
+            self.needs_slot and bool(self.state.unserved_queue)
+        )
 
     def start(self, connection: Connection) -> None:
-        """Wait for a change; if no worker has a slot for that, for a slot."""
+        """Wait for a change. If no worker has a free slot for that, wait for a slot."""
         self.stop()
         if self.state.unserved_queue:
             self.needs_slot = True
             return
         failure = self.state.failure
         attempt = connect_order(connection, self.state)
-        order = AwaitConnection(**dict(attempt), failure_type=failure.type, failure_message=failure.message)
+        order = AwaitConnection(
+            **dict(attempt), failure_type=failure.type, failure_message=failure.message
+        )
         summary = f"wait until {self.context.name} can be connected"
-        options = activity_options.on_cluster(activity_options.WATCH, summary, connection.task_queue)
-        self.task = asyncio.create_task(workflow.execute_activity_method(ClusterActivities.await_connection, order, **options))
-        self.task.add_done_callback(lambda task: self._ended(task, cluster_queue(connection.task_queue, ClusterWork.WATCH)))
+        options = activity_options.on_cluster(
+            activity_options.WATCH, summary, connection.task_queue
+        )
+        self.task = asyncio.create_task(
+            workflow.execute_activity_method(
+                ClusterActivities.await_connection, order, **options
+            )
+        )
+        self.task.add_done_callback(
+            lambda task: self._ended(
+                task, cluster_queue(connection.task_queue, ClusterWork.WATCH)
+            )
+        )
 
     def _ended(self, task: asyncio.Task[None], queue: str) -> None:
-        """Connect again, or wait for a worker that has a slot."""
+        """Connect again, or wait for a worker with a free slot."""
         error = None if task.cancelled() else task.exception()
         if task is not self.task:
             return
@@ -57,7 +72,6 @@ class ConnectionWait:
         self.context.requeue()
 
     def stop(self) -> None:
-        """Wait no more."""
         task, self.task, self.needs_slot = self.task, None, False
         if task:
             task.cancel()

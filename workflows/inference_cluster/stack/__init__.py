@@ -1,5 +1,6 @@
-"""The serving stack of a managed cluster: installed, kept as planned, upgraded and removed by its InferenceCluster.
+"""Install, maintain, upgrade and remove the serving stack of a managed cluster.
 
-`plan` says what is to be done next and what a look has shown, `verdict` what conditions say of it; both are pure. `installer` and `removal`
-carry it out, with calls in the background.
+`plan` decides which steps are next and reads observations, `verdict` derives
+conditions. Both are pure. `installer` and `removal` run the steps with calls in the
+background.
 """

@@ -1,4 +1,7 @@
-"""Activities that run beside the reconcile loop, each under a key: what one gives or why it failed is recorded, then a pass follows."""
+"""Activities that run in the background of the reconcile loop, by key.
+
+When an activity ends, its result or failure is recorded and another pass is queued.
+"""
 
 import asyncio
 import contextlib
@@ -16,48 +19,55 @@ ResultT = TypeVar("ResultT")
 
 
 class BackgroundCalls:
-    """The calls that run now."""
-
     def __init__(self, context: EntityContext[Any]) -> None:
         self._context = context
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def running(self, key: str) -> bool:
-        """Tell whether the call under this key runs."""
         return key in self._tasks
 
     @property
     def keys(self) -> list[str]:
-        """The keys of all calls that run."""
         return list(self._tasks)
 
     def start(
-        self, key: str, call: Callable[[], Awaitable[ResultT]], done: Callable[[ResultT], None], failed: Callable[[Failure], None]
+        self,
+        key: str,
+        call: Callable[[], Awaitable[ResultT]],
+        done: Callable[[ResultT], None],
+        failed: Callable[[Failure], None],
     ) -> None:
-        """Start a call, unless one runs under its key."""
+        """Start a call unless one is running under the same key."""
         if key not in self._tasks:
             self._tasks[key] = asyncio.create_task(self._run(key, call, done, failed))
 
     def stop(self, key: str) -> None:
-        """Cancel a call, if it runs; its result is not recorded any more."""
+        """Cancel a running call. Its result is not recorded."""
         if task := self._tasks.pop(key, None):
             task.cancel()
 
     def stop_all(self) -> None:
-        """Cancel all calls."""
         for key in self.keys:
             self.stop(key)
 
     async def until_ended(self, keys: list[str], limit: timedelta) -> None:
-        """Wait until some calls have ended, for so long at most."""
+        """Wait until the given calls have ended, up to a limit."""
         if not any(map(self.running, keys)):
-            # Even a wait that is over would make a timer.
+            # Even a wait that is over would create a timer.
             return
         with contextlib.suppress(TimeoutError):
-            await workflow.wait_condition(lambda: not any(map(self.running, keys)), timeout=limit, timeout_summary="end of calls")
+            await workflow.wait_condition(
+                lambda: not any(map(self.running, keys)),
+                timeout=limit,
+                timeout_summary="end of calls",
+            )
 
     async def _run(
-        self, key: str, call: Callable[[], Awaitable[ResultT]], done: Callable[[ResultT], None], failed: Callable[[Failure], None]
+        self,
+        key: str,
+        call: Callable[[], Awaitable[ResultT]],
+        done: Callable[[ResultT], None],
+        failed: Callable[[Failure], None],
     ) -> None:
         task = asyncio.current_task()
         try:

@@ -1,23 +1,38 @@
-"""The ServingStack of a cluster as users see it: a view of what its InferenceCluster knows, for there is no workflow of its own. Pure."""
+"""The ServingStack of a cluster, as a view of its InferenceCluster's state.
+
+There is no ServingStack workflow. All functions are pure.
+"""
 
 from typing import Any
 
 from activities.render.stack.install import Action
 from api_types import labels
-from api_types.resources.serving_stack import ServingStack, ServingStackStatus, StackComponentStatus, StackStageStatus
+from api_types.resources.serving_stack import (
+    ServingStack,
+    ServingStackStatus,
+    StackComponentStatus,
+    StackStageStatus,
+)
 from api_types.resources.status import Condition, EventRecord, GatewayAddress
 from workflows.entity.conditions import TRUE, condition_of
 from workflows.inference_cluster.gateway import gateway_of
 from workflows.inference_cluster.spec import connection_of, is_managed
-from workflows.inference_cluster.stack.plan import coverage, is_carried_out, open_stages, steps_of
+from workflows.inference_cluster.stack.plan import (
+    coverage,
+    is_carried_out,
+    open_stages,
+    steps_of,
+)
 from workflows.inference_cluster.stack.verdict import stage_text, texts_of
 from workflows.inference_cluster.stack_state import StackState
 from workflows.inference_cluster.state import ClusterState
 
 KIND = "ServingStack"
 _EVENTS = (
+    "Adopted",
     "ComposingBackend",
     "GatewayAddressChanged",
+    "LeftAlone",
     "LoadBalancersRemaining",
     "NotOwned",
     "Restarted",
@@ -25,13 +40,20 @@ _EVENTS = (
     "StackComplete",
     "StackRepaired",
 )
-# With it begin the messages of events about steps that failed; their reason is the type of the error.
+# The prefix of events about failed steps. Their reason is the error type.
 _OF_STEPS = "stack: "
 
 
 def shown_stack(name: str, state: ClusterState) -> dict[str, Any]:
-    """Give the stack of cluster `name` as a ServingStack manifest with status; empty where others install it, or where it cannot be yet."""
-    if state.spec is None or not is_managed(state) or connection_of(name, state) is None:
+    """Return the stack of a cluster as a ServingStack manifest with status.
+
+    Return {} if Modelplane does not install the stack, or cannot install it yet.
+    """
+    if (
+        state.spec is None
+        or not is_managed(state)
+        or connection_of(name, state) is None
+    ):
         return {}
     metadata: dict[str, Any] = {
         "name": name,
@@ -45,22 +67,37 @@ def shown_stack(name: str, state: ClusterState) -> dict[str, Any]:
     if state.deleting:
         metadata["deletionTimestamp"] = state.deletion_timestamp
     api_version = ServingStack.model_fields["api_version"].default
-    return {"apiVersion": api_version, "kind": KIND, "metadata": metadata, "spec": _spec(name, state), "status": _status(state).wire()}
+    return {
+        "apiVersion": api_version,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": _spec(name, state),
+        "status": _status(state).wire(),
+    }
 
 
 def _spec(name: str, state: ClusterState) -> dict[str, Any]:
-    """Give the record that is carried out; before there is a plan, what the cluster's spec says of it."""
+    """Return the planned spec.
+
+    Before the first plan, return the connection's secret only.
+    """
     if state.stack.plan is not None:
         return dict(state.stack.plan.spec)
     connection = connection_of(name, state)
-    return {"secrets": [{"type": "Kubeconfig", "name": connection.name, "key": connection.key}]} if connection else {}
+    if connection is None:
+        return {}
+    secret = {"type": "Kubeconfig", "name": connection.name, "key": connection.key}
+    return {"secrets": [secret]}
 
 
 def _status(state: ClusterState) -> ServingStackStatus:
     stack, address = state.stack, gateway_of(state).address
     ready = _condition(state, "BackendReady", "Ready")
+    deleting = _condition(state, "Deleting", "Deleting")
+    observed = stack.plans if is_carried_out(stack) else max(stack.plans - 1, 0)
+    stages = open_stages(stack) if stack.plan else []
     return ServingStackStatus(
-        observed_generation=stack.plans if is_carried_out(stack) else max(stack.plans - 1, 0),
+        observed_generation=observed,
         phase=_phase(state, ready),
         source=(state.spec or {})["cluster"]["source"],
         gateway=GatewayAddress(address=address) if address else None,
@@ -73,9 +110,9 @@ def _status(state: ClusterState) -> ServingStackStatus:
                 late=stage.number in stack.late,
                 message=stage_text(stack, stage),
             )
-            for stage in (open_stages(stack) if stack.plan else ())
+            for stage in stages
         ),
-        conditions=tuple(filter(None, (ready, _condition(state, "Deleting", "Deleting")))),
+        conditions=tuple(filter(None, (ready, deleting))),
         events=tuple(event for event in state.events if _is_of_stack(event)),
     )
 
@@ -100,16 +137,22 @@ def _phase(state: ClusterState, ready: Condition | None) -> str:
 
 
 def _components(stack: StackState) -> tuple[StackComponentStatus, ...]:
-    """Give the releases of the plan in the order in which they are installed."""
+    """Return the status of the plan's releases, in installation order."""
     if stack.plan is None:
         return ()
-    steps = [step for step in steps_of(stack) if step.action is Action.RELEASE and step.key in stack.plan.releases]
+    steps = [
+        step
+        for step in steps_of(stack)
+        if step.action is Action.RELEASE and step.key in stack.plan.releases
+    ]
     done, now = dict.fromkeys(stack.done), coverage(stack)
     found = []
     for step in steps:
         release, installed = stack.plan.releases[step.key], stack.releases.get(step.key)
         waits = ", ".join(need for need in step.needs if need not in done)
         lag = texts_of(stack, step.key)
+        if step.key in stack.plan.adopted:
+            lag = stack.plan.kept.get(step.key, "")
         if not lag and step.key not in done:
             lag = f"waits for {waits}" if waits else "is being installed"
         elif not lag and stack.covered.get(step.key) != now.get(step.key):

@@ -1,4 +1,5 @@
-"""What a ModelDeployment decides, as pure functions of its state: requests, answers, counts, templates, conditions.
+"""The decisions of a ModelDeployment, as pure functions of its state.
 
-Not here: when, and in which order; that is the controller's.
+They cover requests, answers, counts, templates and conditions. The controller decides
+when to call them.
 """

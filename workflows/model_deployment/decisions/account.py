@@ -1,14 +1,17 @@
-"""What a scheduler that lost its state is told by a deployment. Pure."""
+"""The account that a deployment sends to a scheduler that lost its state. Pure."""
 
 from api_types.messages.scheduling import DeploymentAccount, ReplicaAccount
 from api_types.payloads.packing import pack
 from workflows.model_deployment.state import DeploymentState
 
 
-def deployment_account(state: DeploymentState, namespace: str, name: str) -> DeploymentAccount:
-    """List everything that deployment `name` holds, started or not, deleting or not.
+def deployment_account(
+    state: DeploymentState, namespace: str, name: str
+) -> DeploymentAccount:
+    """Return all replicas of deployment `name`: started or not, being deleted or not.
 
-    So a replica that visibility does not list is charged by its deployment, and one whose deployment is not listed by itself.
+    The scheduler charges a replica that visibility does not list by the account of its
+    deployment.
     """
     accounts = [
         ReplicaAccount(
@@ -27,4 +30,8 @@ def deployment_account(state: DeploymentState, namespace: str, name: str) -> Dep
         )
         for replica in state.by_name()
     ]
-    return DeploymentAccount(uid=state.uid, epoch=state.epoch, replicas=pack([account.wire() for account in accounts]) if accounts else "")
+    return DeploymentAccount(
+        uid=state.uid,
+        epoch=state.epoch,
+        replicas=pack([account.wire() for account in accounts]) if accounts else "",
+    )

@@ -1,6 +1,14 @@
-"""Whether replicas can be started with what the scheduler sends: a pass that could not would fail again and again."""
+"""Checks that replicas can be started with the data of the scheduler.
 
-from api_types.messages.scheduling import Evict, PlacementResponse, ReplicaEviction, ReplicaPlacement
+A pass that could not start a replica would fail again and again.
+"""
+
+from api_types.messages.scheduling import (
+    Evict,
+    PlacementResponse,
+    ReplicaEviction,
+    ReplicaPlacement,
+)
 from scheduler import check_names, read_entry
 from workflows.entity.arguments import UnusableMessage
 
@@ -12,7 +20,10 @@ def check_placed(message: PlacementResponse) -> None:
 
 
 def check_evicted(message: Evict) -> None:
-    """Check a replica that may have to be started to be deleted. Raises `UnusableMessage`."""
+    """Check a replica that may have to be started to be deleted.
+
+    Raises `UnusableMessage`.
+    """
     _check("eviction", message.eviction)
 
 

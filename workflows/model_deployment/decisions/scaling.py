@@ -1,6 +1,6 @@
-"""The replica count: who may change it, and how a newly applied spec changes it and the kept revisions.
+"""The replica count: its writers, and the effect of a newly applied spec.
 
-Changes the given state; no I/O, no clock.
+The functions change the given state. They do no I/O and read no clock.
 """
 
 from typing import Any
@@ -13,19 +13,28 @@ from workflows.model_deployment.state import DeploymentState
 
 
 def scale_problem(state: DeploymentState, message: Scale) -> str:
-    """Say why an ordered count cannot be taken; empty if it can."""
+    """Return why an ordered count is refused; empty if it is accepted."""
     count = message.replicas
     if isinstance(count, bool) or not isinstance(count, int):
         return f"spec.replicas: must be a whole number between 0 and {REPLICAS_MAX}, got {count!r}"
     if not 0 <= count <= REPLICAS_MAX:
         return f"spec.replicas: must be between 0 and {REPLICAS_MAX}, got {count!r}"
     if state.deleting or state.spec is None:
-        return "the deployment is being deleted" if state.deleting else "there is no spec yet"
+        return (
+            "the deployment is being deleted"
+            if state.deleting
+            else "there is no spec yet"
+        )
     return ""
 
 
-def record_applied_replicas(state: DeploymentState, spec: dict[str, Any], now: str) -> dict[str, Any]:
-    """Record the count of an applied spec; gives the spec with the count that an autoscaler ordered, unless the applied one is new."""
+def record_applied_replicas(
+    state: DeploymentState, spec: dict[str, Any], now: str
+) -> dict[str, Any]:
+    """Record the count of an applied spec; return the spec with the count in force.
+
+    The count of an autoscaler stays in force unless the applied count is new.
+    """
     applied = spec["replicas"]
     count = applied
     if state.spec is not None and applied == state.applied_replicas:
@@ -37,10 +46,12 @@ def record_applied_replicas(state: DeploymentState, spec: dict[str, Any], now: s
 
 
 def record_revision(state: DeploymentState, spec: dict[str, Any], now: str) -> None:
-    """Keep the template that an applied spec replaces, so that a rollback finds it."""
+    """Keep the template that an applied spec replaces, for rollbacks."""
     before = state.spec
     if before is not None and before["template"]["spec"] == spec["template"]["spec"]:
         return
     if before is not None:
-        state.revisions = remember(state.revisions, state.template_generation, before["template"]["spec"], now)
+        state.revisions = remember(
+            state.revisions, state.template_generation, before["template"]["spec"], now
+        )
     state.template_generation = state.generation + 1

@@ -1,4 +1,4 @@
-"""What a deployment's spec says of its replicas: pure functions."""
+"""The part of a deployment's spec that describes its replicas. Pure."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,25 +11,27 @@ from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 
 def template_labels(state: DeploymentState) -> dict[str, str]:
-    """Give the labels that users want on replicas and endpoints."""
-    found: dict[str, str] = (state.spec or {})["template"].get("metadata", {}).get("labels", {})
+    """Return the users' labels for replicas and endpoints."""
+    found: dict[str, str] = (
+        (state.spec or {})["template"].get("metadata", {}).get("labels", {})
+    )
     return found
 
 
 def flags_text(state: DeploymentState) -> str:
-    """Give the annotation with the extra flags of the endpoint pickers."""
+    """Return the annotation with extra flags for endpoint pickers."""
     return state.annotations.get(labels.PICKER_FLAGS, "")
 
 
 class PickerFlags(NamedTuple):
-    """The extra flags of the endpoint pickers, and why they could not be read."""
+    """The extra flags of the endpoint pickers, and the problem that made them unreadable."""
 
     flags: dict[str, str]
     problem: str = ""
 
 
 def read_flags(state: DeploymentState) -> PickerFlags:
-    """Read the extra flags of the endpoint pickers; none if they cannot be read."""
+    """Read the extra flags of the endpoint pickers; none if they are unreadable."""
     try:
         return PickerFlags(parse_picker_flags(flags_text(state)))
     except ValueError as error:
@@ -37,9 +39,18 @@ def read_flags(state: DeploymentState) -> PickerFlags:
 
 
 def start_message(
-    state: DeploymentState, namespace: str, name: str, replica: TrackedReplica, flags: dict[str, str], *, sequence: int
+    state: DeploymentState,
+    namespace: str,
+    name: str,
+    replica: TrackedReplica,
+    flags: dict[str, str],
+    *,
+    sequence: int,
 ) -> StartReplica:
-    """Give the start argument of a replica of deployment `name`; `sequence` numbers its template."""
+    """Return the start argument of a replica of deployment `name`.
+
+    `sequence` numbers the template.
+    """
     return StartReplica(
         uid=replica.uid,
         namespace=namespace,
@@ -61,8 +72,13 @@ def start_message(
     )
 
 
-def template_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str], sequence: int) -> SetTemplate:
-    """Give the present template for a replica that runs."""
+def template_message(
+    state: DeploymentState,
+    replica: TrackedReplica,
+    flags: dict[str, str],
+    sequence: int,
+) -> SetTemplate:
+    """Return the present template for a running replica."""
     return SetTemplate(
         uid=replica.uid,
         generation=replica.generation,
@@ -75,34 +91,59 @@ def template_message(state: DeploymentState, replica: TrackedReplica, flags: dic
     )
 
 
-def labels_message(state: DeploymentState, replica: TrackedReplica, flags: dict[str, str], sequence: int) -> SetLabels:
-    """Give what a replica follows beside its template."""
-    return SetLabels(uid=replica.uid, sequence=sequence, labels=template_labels(state), picker_flags=flags)
+def labels_message(
+    state: DeploymentState,
+    replica: TrackedReplica,
+    flags: dict[str, str],
+    sequence: int,
+) -> SetLabels:
+    """Return the settings that a replica follows in addition to its template."""
+    return SetLabels(
+        uid=replica.uid,
+        sequence=sequence,
+        labels=template_labels(state),
+        picker_flags=flags,
+    )
 
 
 def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:
     """Fill the placement of a replica into the present template.
 
-    A replica that the scheduler has not updated yet may have been placed for other engines: by an earlier template, or by an earlier
-    deployment of the name. It gets the newest template that it fits, and without any only what it was placed for: enough to be deleted,
-    and not enough to be applied until the scheduler has updated it.
+    An earlier template, or an earlier deployment of the name, may have placed a replica
+    for other engines. Until its update, such a replica gets the newest template that
+    fits its placement. If none fits, it gets only the data of its placement. That is
+    enough to delete the replica; it is not applied until the scheduler has updated it.
     """
     engines = replica.entry["engines"]
-    templates = [(state.spec or {})["template"]["spec"], *(revision.template for revision in reversed(state.revisions))]
-    template = next((template for template in templates if _fits(template, engines)), None)
+    templates = [
+        (state.spec or {})["template"]["spec"],
+        *(revision.template for revision in reversed(state.revisions)),
+    ]
+    template = next(
+        (template for template in templates if _fits(template, engines)), None
+    )
     return replica_spec(template or _placed_template(engines), replica.cluster, engines)
 
 
 def _fits(template: dict[str, Any], engines: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether a placement is one of all engines of a template, with as many members each."""
+    """Return whether a placement has all engines of a template, with as many members each."""
     placed = {engine["engine"]: len(engine["members"]) for engine in engines}
-    return all(placed.get(engine["name"]) == len(engine["members"]) for engine in template["engines"])
+    return all(
+        placed.get(engine["name"]) == len(engine["members"])
+        for engine in template["engines"]
+    )
 
 
 def _placed_template(engines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Give the template of which a placement itself tells: names of engines, and roles."""
+    """Return the template that a placement describes: names of engines, and roles."""
     return {
         "engines": [
-            {"name": engine["engine"], "members": [{"role": member.get("role", "")} for member in engine["members"]]} for engine in engines
+            {
+                "name": engine["engine"],
+                "members": [
+                    {"role": member.get("role", "")} for member in engine["members"]
+                ],
+            }
+            for engine in engines
         ]
     }

@@ -1,4 +1,4 @@
-"""What a ModelReplica decides and concludes, as pure functions of its state, its observations and the time.
+"""Decisions and conclusions of a ModelReplica: pure functions of state, observation and time.
 
-No part of the workflow is imported here, nothing waits, and nothing is changed.
+They import no part of the workflow, wait for nothing and change nothing.
 """

@@ -1,4 +1,4 @@
-"""What a ModelReplica reads from its spec and from the last report of its cache."""
+"""The caches in the spec of a ModelReplica, and their last reports."""
 
 from typing import Any
 
@@ -9,17 +9,26 @@ from workflows.model_replica.state import ModelReplicaState
 
 
 def cache_name(state: ModelReplicaState) -> str:
-    """Name the cache that the spec references; empty if it references none."""
+    """Return the name of the cache in the spec, or an empty string."""
     return model_cache(state.spec or {})
 
 
 def mounted_claims(state: ModelReplicaState, adapter: str = "") -> list[str]:
-    """Name the claims of a cache that pods may mount, the newest last: while a change is rolled out, those before it too.
+    """Return the claims of a cache that pods may mount, the newest last.
 
-    The cache is that of the model, or of an adapter by its name.
+    During a rollout these include the earlier claims. `name` is the cache of an
+    adapter, or the model's.
     """
     inputs = state.applied_inputs
-    applied = ((inputs.adapter_claims or {}).get(adapter, "") if adapter else inputs.cache_claim) if inputs else ""
+    applied = (
+        (
+            (inputs.adapter_claims or {}).get(adapter, "")
+            if adapter
+            else inputs.cache_claim
+        )
+        if inputs
+        else ""
+    )
     mounted = state.adapters[adapter].cache_mounted if adapter else state.cache_mounted
     older = [claim for claim in mounted if claim != applied]
     if is_true(state.conditions, "Ready"):
@@ -28,12 +37,20 @@ def mounted_claims(state: ModelReplicaState, adapter: str = "") -> list[str]:
 
 
 def cache_problem(state: ModelReplicaState) -> str:
-    """Say which caches keep the engines from starting, and how far each is."""
+    """Return the caches for which the engines wait, with their progress."""
     name, ready = cache_name(state), state.adapter_claims()
     waiting = {} if not name or state.cache_claim else {name: state.cache}
-    adapters = [adapter for adapter in adapter_caches(state.spec or {}) if adapter not in ready]
-    waiting |= {adapter: state.adapters[adapter].cache if adapter in state.adapters else None for adapter in adapters}
-    return "; ".join(_how_far(state, name, report) for name, report in (waiting or {name: state.cache}).items())
+    adapters = [
+        adapter for adapter in adapter_caches(state.spec or {}) if adapter not in ready
+    ]
+    waiting |= {
+        adapter: state.adapters[adapter].cache if adapter in state.adapters else None
+        for adapter in adapters
+    }
+    return "; ".join(
+        _how_far(state, name, report)
+        for name, report in (waiting or {name: state.cache}).items()
+    )
 
 
 def _how_far(state: ModelReplicaState, name: str, report: CacheReport | None) -> str:
@@ -45,9 +62,17 @@ def _how_far(state: ModelReplicaState, name: str, report: CacheReport | None) ->
 
 
 def cache_status(state: ModelReplicaState) -> dict[str, Any]:
-    """Show which weights are mounted; nothing without a cache."""
+    """Return the mounted weights for the status; empty without a cache."""
     if not cache_name(state):
         return {}
     report = state.cache
-    shown = {"claimName": state.cache_claim, "artefactKey": report.artifact_key, "phase": report.phase} if report else {}
+    shown = (
+        {
+            "claimName": state.cache_claim,
+            "artefactKey": report.artifact_key,
+            "phase": report.phase,
+        }
+        if report
+        else {}
+    )
     return {"cache": {field: value for field, value in shown.items() if value}}

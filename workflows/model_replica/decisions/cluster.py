@@ -1,4 +1,4 @@
-"""What a ModelReplica reads from the last report of its cluster."""
+"""The last report of a ModelReplica's cluster."""
 
 from typing import NamedTuple
 
@@ -7,14 +7,14 @@ from workflows.model_replica.state import ModelReplicaState
 
 
 class ClusterAccess(NamedTuple):
-    """How to reach a cluster, and its facts."""
+    """The connection of a cluster, and its facts."""
 
     connection: Connection
     facts: ClusterFacts
 
 
 def access_of(state: ModelReplicaState) -> ClusterAccess | None:
-    """Give how to reach the cluster and its facts; None while either is unknown."""
+    """Return connection and facts; None while one of them is unknown."""
     known = state.cluster
     if known is None or known.connection is None or known.facts is None:
         return None
@@ -22,23 +22,31 @@ def access_of(state: ModelReplicaState) -> ClusterAccess | None:
 
 
 def connection_problem(state: ModelReplicaState) -> str:
-    """Say that the cluster cannot be reached now, and why as far as it reports that; empty while it can."""
+    """Return why the cluster cannot be reached; empty if it can."""
     name, known = state.start.cluster, state.cluster
     if known is None:
-        return f"InferenceCluster {name} does not exist, or has not started; apply it again, or skip what is on it with `delete --force`"
+        return (
+            f"InferenceCluster {name} does not exist or has not started; apply it "
+            "again, or skip its objects with `delete --force`"
+        )
     if known.connected and access_of(state) is not None:
         return ""
-    return f"InferenceCluster {name} is not connected{f': {known.problem}' if known.problem else ''}"
+    problem = f": {known.problem}" if known.problem else ""
+    return f"InferenceCluster {name} is not connected{problem}"
 
 
 def is_unreachable(state: ModelReplicaState) -> bool:
-    """Tell whether the cluster has been unresponsive for so long that its endpoints must be withdrawn."""
+    """Return whether the cluster is unresponsive for so long that its endpoints are withdrawn."""
     return bool(state.cluster and state.cluster.unreachable_for_seconds)
 
 
 def unreachable_problem(state: ModelReplicaState) -> str:
-    """Say that the cluster has been unresponsive for too long, and where its own problem is shown; empty while it is not."""
+    """Return the problem of a cluster that is unresponsive for too long; otherwise empty."""
     if state.cluster is None or not is_unreachable(state):
         return ""
     name, seconds = state.start.cluster, state.cluster.unreachable_for_seconds
-    return f"InferenceCluster {name} has not answered for more than {seconds} s; see `modelplane describe inferencecluster/{name}`"
+    return (
+        f"neither the API server nor the gateway of InferenceCluster {name} has answered "
+        f"for more than {seconds} s; "
+        f"see `modelplane describe inferencecluster/{name}`"
+    )

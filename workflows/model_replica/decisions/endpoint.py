@@ -1,4 +1,4 @@
-"""Which endpoint a ModelReplica publishes on the control cluster. Pure."""
+"""The endpoint that a ModelReplica publishes on the control cluster. Pure."""
 
 from workflows.entity.registering.endpoint import WantedEndpoint
 from workflows.model_replica.decisions.status import endpoint
@@ -6,12 +6,14 @@ from workflows.model_replica.state import ModelReplicaState
 
 
 def has_control_cluster(state: ModelReplicaState) -> bool:
-    """Tell whether there is a control cluster, as far as the cluster of this replica has told."""
-    return bool(state.cluster and state.cluster.facts and state.cluster.facts.control_cluster)
+    """Return whether there is a control cluster, according to the replica's cluster."""
+    return bool(
+        state.cluster and state.cluster.facts and state.cluster.facts.control_cluster
+    )
 
 
 def wanted_endpoint(state: ModelReplicaState) -> WantedEndpoint | None:
-    """Give the endpoint; None while no new requests may come."""
+    """Return the endpoint; None while it must get no new requests."""
     url = endpoint(state)
     if not url:
         return None
@@ -21,6 +23,6 @@ def wanted_endpoint(state: ModelReplicaState) -> WantedEndpoint | None:
         labels=state.labels,
         rewrite_path=f"/{state.start.namespace}/{state.start.name}/",
         cluster=state.start.cluster,
-        # Another control cluster has no backend yet.
+        # A new control cluster has no backend yet.
         made_from=facts.control_cluster if facts else "",
     )

@@ -1,30 +1,48 @@
-"""What an observation says of a ModelReplica: drift, readiness of engines and routing, and the status fields that show them.
+"""The observation of a ModelReplica: drift, readiness of engines and routing, status fields.
 
-Readiness is by counts at the current template, never by a workload's own Available condition, which tolerates missing copies. Serving has
-a floor below Ready: losing one of several copies does not take a model out of service.
+Readiness compares counts at the current template. The Available condition of a workload
+would tolerate missing copies. Serving needs less than Ready: a model with several
+copies keeps serving when it loses one.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from api_types import names
-from api_types.messages.cluster_work import Applied, AppliedEngine, AppliedObject, ObjectIdParts
-from api_types.messages.observations import ObservedObject, ObservedReplica, ObservedWorkload
+from api_types.messages.cluster_work import (
+    Applied,
+    AppliedEngine,
+    AppliedObject,
+    ObjectIdParts,
+)
+from api_types.messages.observations import (
+    ObservedObject,
+    ObservedReplica,
+    ObservedWorkload,
+)
 
 
 def drift(applied: Applied, seen: ObservedReplica) -> list[AppliedObject]:
-    """Give the objects of the inventory that are missing on the cluster or were modified there.
+    """Return the inventory objects that are missing or modified on the cluster.
 
-    A copy of a Secret has no digest: it is shared, and no observation of one replica covers it.
+    Copies of Secrets have no digest, because replicas share them and no observation of
+    one replica covers them.
     """
     there = {_identity(item): item.digest for item in seen.objects}
-    return [item for item in applied.inventory if item.digest and there.get(item.identity) != item.digest]
+    return [
+        item
+        for item in applied.inventory
+        if item.digest and there.get(item.identity) != item.digest
+    ]
 
 
 def drift_message(applied: Applied, seen: ObservedReplica) -> str:
-    """Say how each object drifted: `Deployment/x was modified, Service/y is missing`."""
+    """Describe drift, as in `Deployment/x was modified, Service/y is missing`."""
     there = {_identity(item) for item in seen.objects}
-    return ", ".join(f"{_title(item)} {'was modified' if item.identity in there else 'is missing'}" for item in drift(applied, seen))
+    return ", ".join(
+        f"{_title(item)} {'was modified' if item.identity in there else 'is missing'}"
+        for item in drift(applied, seen)
+    )
 
 
 def _identity(item: ObservedObject) -> tuple[str, ...]:
@@ -39,7 +57,7 @@ def _title(item: AppliedObject) -> str:
 
 
 def engine_problem(engine: AppliedEngine, seen: ObservedReplica) -> str:
-    """Say why an engine is not ready; empty when it is."""
+    """Return why an engine is not ready; empty if it is."""
     workload = workload_of(engine, seen)
     if workload is None:
         return f"{engine.kind} {engine.workload_name} does not exist yet"
@@ -48,41 +66,68 @@ def engine_problem(engine: AppliedEngine, seen: ObservedReplica) -> str:
     if workload.current and counts == wanted and _is_current(engine, workload):
         return ""
     tail = f": {workload.blocker}" if workload.blocker else ""
-    return f"engine {engine.name} has {workload.ready} of {engine.copies} copies ready, {workload.updated} up to date{tail}"
+    return (
+        f"engine {engine.name} has {workload.ready} of {engine.copies} copies ready, "
+        f"{workload.updated} up to date{tail}"
+    )
 
 
 def _is_current(engine: AppliedEngine, workload: ObservedWorkload) -> bool:
     if workload.kind == "Deployment":
         return workload.available == engine.copies
-    # A LeaderWorkerSet reports no observed generation: the pods themselves must carry the templates, those of leaders among them.
+    # A LeaderWorkerSet has no observed generation, so all pods, leaders included, must
+    # have the current templates.
     return engine.template_hash in workload.hashes
 
 
-def workload_of(engine: AppliedEngine, seen: ObservedReplica) -> ObservedWorkload | None:
-    """Find an engine's workload among those seen."""
-    return next((workload for workload in seen.workloads if workload.name == engine.workload_name), None)
+def workload_of(
+    engine: AppliedEngine, seen: ObservedReplica
+) -> ObservedWorkload | None:
+    """Return the observed workload of an engine."""
+    return next(
+        (
+            workload
+            for workload in seen.workloads
+            if workload.name == engine.workload_name
+        ),
+        None,
+    )
 
 
 def overdue(applied: Applied, seen: ObservedReplica) -> list[str]:
-    """Name the engines whose progress deadline has passed; they may become ready all the same."""
-    return [engine.name for engine in applied.engines if (workload := workload_of(engine, seen)) and workload.overdue]
+    """Return the engines whose progress deadline has passed.
+
+    They may still become ready.
+    """
+    return [
+        engine.name
+        for engine in applied.engines
+        if (workload := workload_of(engine, seen)) and workload.overdue
+    ]
 
 
 def model_problem(applied: Applied, seen: ObservedReplica) -> str:
-    """Say why not every engine is ready; empty when all are."""
+    """Return why an engine is not ready; empty if all are."""
     problems = [engine_problem(engine, seen) for engine in applied.engines]
     return "; ".join(problem for problem in problems if problem)
 
 
 def routing_problem(applied: Applied, seen: ObservedReplica) -> str:
-    """Say why requests cannot reach the engines through the cluster's gateway; empty when they can."""
-    route = next((route for route in seen.routes if route.name == applied.workload_name), None)
+    """Return why requests do not reach the engines through the gateway; empty if they do."""
+    route = next(
+        (route for route in seen.routes if route.name == applied.workload_name), None
+    )
     if route is None:
         return f"HTTPRoute {applied.workload_name} does not exist yet"
     if not route.accepted:
-        return f"HTTPRoute {applied.workload_name} is not accepted by the gateway{f': {route.message}' if route.message else ''}"
+        why = f": {route.message}" if route.message else ""
+        return f"HTTPRoute {applied.workload_name} is not accepted by the gateway{why}"
     if applied.routing_surface == "service":
-        return "" if seen.endpoints_ready else f"Service {applied.workload_name} has no ready endpoint"
+        return (
+            ""
+            if seen.endpoints_ready
+            else f"Service {applied.workload_name} has no ready endpoint"
+        )
     name = names.inference_pool_name(applied.workload_name)
     pool = next((pool for pool in seen.pools if pool.name == name), None)
     if pool is None or not pool.accepted:
@@ -91,18 +136,46 @@ def routing_problem(applied: Applied, seen: ObservedReplica) -> str:
 
 
 def picker_ready(applied: Applied, seen: ObservedReplica) -> bool:
-    """Tell whether the endpoint picker answers, with all its pods up to date."""
+    """Return whether all endpoint pickers are up to date and gateways know them.
+
+    Gateways resolve the address of a new picker before it becomes available.
+    """
+    picker = _picker(applied, seen)
+    return (
+        picker is not None and picker.current and picker.available >= picker.desired > 0
+    )
+
+
+def _picker(applied: Applied, seen: ObservedReplica) -> ObservedWorkload | None:
     name = names.picker_name(applied.workload_name)
-    picker = next((workload for workload in seen.workloads if workload.name == name), None)
-    return picker is not None and picker.current and picker.ready == picker.desired > 0
+    return next(
+        (workload for workload in seen.workloads if workload.name == name), None
+    )
 
 
-def holds_floor(applied: Applied, seen: ObservedReplica, engines: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether a replica that served can still answer: a ready serving pod (of each phase), an accepted route, a picker if it must."""
-    route = next((route for route in seen.routes if route.name == applied.workload_name), None)
-    if route is None or not route.accepted or (applied.picker_guards and not picker_ready(applied, seen)):
+def holds_floor(
+    applied: Applied, seen: ObservedReplica, engines: Sequence[dict[str, Any]]
+) -> bool:
+    """Return whether a replica that served can still answer.
+
+    It needs a ready serving pod of each phase, an accepted route and, if it has pickers,
+    one that is ready. Without it, the gateway answers 500 to every request, whatever
+    failure mode the pool has.
+    """
+    route = next(
+        (route for route in seen.routes if route.name == applied.workload_name), None
+    )
+    if route is None or not route.accepted:
         return False
-    ready = {engine.name: (workload_of(engine, seen) or ObservedWorkload(name="", kind="")).pods_ready for engine in applied.engines}
+    picker = _picker(applied, seen)
+    if applied.picker_guards and (picker is None or not picker.ready):
+        return False
+    ready = {
+        engine.name: (
+            workload_of(engine, seen) or ObservedWorkload(name="", kind="")
+        ).pods_ready
+        for engine in applied.engines
+    }
     phases: dict[str, int] = {}
     for engine in engines:
         phase = engine.get("phase", "")
@@ -111,23 +184,29 @@ def holds_floor(applied: Applied, seen: ObservedReplica, engines: Sequence[dict[
 
 
 def endpoint_url(address: str, namespace: str, name: str, scheme: str = "http") -> str:
-    """Give the address of a replica through its cluster's gateway; an IPv6 address is bracketed."""
+    """Return the replica's address at its cluster's gateway; IPv6 addresses get brackets."""
     host = f"[{address}]" if ":" in address else address
     return f"{scheme}://{host}/{namespace}/{name}/v1"
 
 
-def observed_status(applied: Applied, seen: ObservedReplica | None, endpoint: str) -> dict[str, Any]:
-    """Give the status fields that show engines, routing and inventory."""
+def observed_status(
+    applied: Applied, seen: ObservedReplica | None, endpoint: str
+) -> dict[str, Any]:
+    """Return the status fields for engines, routing and inventory."""
     engines = []
     for engine in applied.engines:
-        workload = (workload_of(engine, seen) if seen else None) or ObservedWorkload(name="", kind="")
+        workload = (workload_of(engine, seen) if seen else None) or ObservedWorkload(
+            name="", kind=""
+        )
         problem = engine_problem(engine, seen) if seen else ""
         engines.append(
             {
                 "name": engine.name,
                 "kind": engine.kind,
                 "workloadName": engine.workload_name,
-                "phase": engine_phase(engine, workload, problem) if seen else "Applying",
+                "phase": engine_phase(engine, workload, problem)
+                if seen
+                else "Applying",
                 "desiredCopies": engine.copies,
                 "updatedCopies": workload.updated,
                 "readyCopies": workload.ready,
@@ -137,11 +216,24 @@ def observed_status(applied: Applied, seen: ObservedReplica | None, endpoint: st
                 "message": problem,
             }
         )
-    decode = {"connector": applied.connector, "enginePort": applied.decode_port} if applied.connector else {}
+    decode = (
+        {"connector": applied.connector, "enginePort": applied.decode_port}
+        if applied.connector
+        else {}
+    )
     return {
         "appliedHash": applied.hash,
         "inputsHash": applied.inputs_hash,
-        **({"pending": {"causes": applied.pending_causes, "workloads": applied.pending}} if applied.pending else {}),
+        **(
+            {
+                "pending": {
+                    "causes": applied.pending_causes,
+                    "workloads": applied.pending,
+                }
+            }
+            if applied.pending
+            else {}
+        ),
         "workloadName": applied.workload_name,
         "engines": engines,
         "routing": {"surface": applied.routing_surface, **decode, "url": endpoint},
@@ -149,8 +241,10 @@ def observed_status(applied: Applied, seen: ObservedReplica | None, endpoint: st
     }
 
 
-def engine_phase(engine: AppliedEngine, workload: ObservedWorkload, problem: str) -> str:
-    """Say how far an engine is: with old and new copies side by side it is Updating, with some of its copies Degraded."""
+def engine_phase(
+    engine: AppliedEngine, workload: ObservedWorkload, problem: str
+) -> str:
+    """Return the phase of an engine; it is Updating while old and new copies run."""
     if not problem:
         return "Ready"
     if workload.total and workload.updated < engine.copies:
@@ -159,5 +253,5 @@ def engine_phase(engine: AppliedEngine, workload: ObservedWorkload, problem: str
 
 
 def inventory_item(item: AppliedObject) -> dict[str, Any]:
-    """Show one object of the inventory."""
+    """Return the status of one inventory object."""
     return {"key": item.key, "kind": item.kind, "name": item.name, "hash": item.hash}

@@ -1,4 +1,4 @@
-"""When a ModelReplica applies, and why: a pure decision over its state and the time."""
+"""When and why a ModelReplica applies: a pure decision about its state and the time."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
@@ -12,16 +12,17 @@ from workflows.entity import backoff
 from workflows.model_replica.decisions.observation import drift
 from workflows.model_replica.state import ModelReplicaState
 
-# An observation may be older than the last apply: drift counts once it persists for so long.
+# An observation may be older than the last apply, so drift counts only after this time.
 DRIFT_DELAY = backoff.repair(0)
 
 ApplyReason = Literal["spec", "copies", "renderer", "drift"]
 
 
 class ApplyDecision(NamedTuple):
-    """Whether to apply now, and why; otherwise when to decide again.
+    """Whether to apply now, and why; or when to decide again.
 
-    `drift_since` is when the present drift was first seen, empty if there is none; it goes back into the state.
+    `drift_since` is the time of the first observation of the present drift, or empty.
+    The state stores it.
     """
 
     reason: ApplyReason | None
@@ -30,11 +31,15 @@ class ApplyDecision(NamedTuple):
 
 
 def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
-    """Compare what was applied, and what is observed, with what the spec asks for."""
+    """Compare the applied and the observed objects with the spec."""
     if state.retry_at and (retry_at := datetime.fromisoformat(state.retry_at)) > now:
         return ApplyDecision(None, state.drift_since, retry_at)
     applied = state.applied
-    if applied is None or state.applied_generation != state.generation or state.applied_inputs != state.inputs():
+    if (
+        applied is None
+        or state.applied_generation != state.generation
+        or state.applied_inputs != state.inputs()
+    ):
         return ApplyDecision("spec", state.drift_since)
     if _copies_are_due(state, applied):
         return ApplyDecision("copies", state.drift_since)
@@ -51,53 +56,73 @@ def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
 
 
 def ends_all_pods(state: ModelReplicaState, recreated: Collection[str] = ()) -> bool:
-    """Tell whether an apply now ends all pods of an engine at once, while requests may come in.
+    """Return whether an apply ends all pods of an engine while requests may arrive.
 
-    `recreated` are the names of engines that the apply recreates (`recreated_engines`).
-    On a cluster that is not connected it will hardly end any, and is tried again and again.
+    `recreated` are the engines that the apply recreates (`recreated_engines`). An apply
+    on a disconnected cluster hardly ends pods, and is repeated.
     """
-    if not (state.serving and state.applied and state.applied_sources and state.cluster and state.cluster.connected):
+    if not (
+        state.serving
+        and state.applied
+        and state.applied_sources
+        and state.cluster
+        and state.cluster.connected
+    ):
         return False
     before, sources = state.applied_sources, state.pod_sources()
     if not before.keys() <= sources.keys():
         return True
-    adopts = state.adoption > (state.applied_inputs.adoption if state.applied_inputs else 0)
+    adopts = state.adoption > (
+        state.applied_inputs.adoption if state.applied_inputs else 0
+    )
     pending = state.applied.pending if adopts else ()
     replaced = [
         engine
         for engine in (state.spec or {})["engines"]
-        if sources[engine["name"]] != before.get(engine["name"], sources[engine["name"]]) or f"{ENGINE_PREFIX}{engine['name']}" in pending
+        if sources[engine["name"]]
+        != before.get(engine["name"], sources[engine["name"]])
+        or f"{ENGINE_PREFIX}{engine['name']}" in pending
     ]
-    return any(int(engine.get("copies", 1)) == 1 or engine["name"] in recreated or _is_recreated(state, engine) for engine in replaced)
+    return any(
+        int(engine.get("copies", 1)) == 1
+        or engine["name"] in recreated
+        or _is_recreated(state, engine)
+        for engine in replaced
+    )
 
 
 def recreated_engines(state: ModelReplicaState) -> list[str]:
-    """Name the engines that get more copies with fewer devices each. An apply deletes and creates their workloads.
+    """Return the engines with more copies and fewer devices per copy, which must be recreated.
 
-    Kubernetes starts the pods of added copies before it ends an old one. The scheduler has reserved devices for the new copies, and
-    old and added copies together may need more: then the added pods would wait for devices, and the old ones for the added pods.
+    Kubernetes starts added copies before it ends old ones. The scheduler has reserved
+    devices for the new copies, and old and added copies together may need more: the
+    added pods would wait for devices, and the old pods for the added ones.
     """
     sizes = engine_sizes(state.spec or {})
     return [
         name
         for name, before in state.applied_sizes.items()
-        if name in sizes and sizes[name].copies > before.copies and sizes[name].devices < before.devices
+        if name in sizes
+        and sizes[name].copies > before.copies
+        and sizes[name].devices < before.devices
     ]
 
 
 def _is_recreated(state: ModelReplicaState, engine: Mapping[str, Any]) -> bool:
-    """Tell whether the cluster lets nobody change the workload of an engine in place."""
+    """Return whether the cluster permits no in-place change of an engine's workload."""
     facts = state.cluster.facts if state.cluster else None
-    return bool(facts and facts.scheduler_type == KUEUE and len(engine.get("members", ())) > 1)
+    return bool(
+        facts and facts.scheduler_type == KUEUE and len(engine.get("members", ())) > 1
+    )
 
 
 def _copies_are_due(state: ModelReplicaState, applied: Applied) -> bool:
-    """Tell whether copies of Secrets shall be compared with their sources. Copies have no digest."""
+    """Return whether to compare copies of Secrets, which have no digest, with their sources."""
     return bool(state.copies_due) and not all(item.digest for item in applied.inventory)
 
 
 def recent_repairs(state: ModelReplicaState, now: datetime) -> int:
-    """Count the repairs of drift that followed one another, up to now."""
+    """Return the number of consecutive repairs of drift."""
     return backoff.recent_repairs(state.drift_repairs, state.drift_repaired_at, now)
 
 
@@ -105,4 +130,7 @@ def _drift_due(state: ModelReplicaState, since: datetime, now: datetime) -> date
     repairs = recent_repairs(state, now)
     if not repairs:
         return since + DRIFT_DELAY
-    return max(since + DRIFT_DELAY, datetime.fromisoformat(state.drift_repaired_at) + backoff.repair(repairs))
+    return max(
+        since + DRIFT_DELAY,
+        datetime.fromisoformat(state.drift_repaired_at) + backoff.repair(repairs),
+    )

@@ -1,4 +1,4 @@
-"""What a ModelReplica orders from activities on its cluster, as pure functions of its state."""
+"""Arguments of activities on the replica's cluster, as pure functions of its state."""
 
 from datetime import timedelta
 
@@ -10,7 +10,7 @@ from workflows.model_replica.state import ModelReplicaState
 
 
 def apply_request(state: ModelReplicaState) -> ApplyReplica:
-    """Say all that is needed to render this replica."""
+    """Return the input for rendering and applying this replica."""
     access, start = access_of(state), state.start
     if access is None or state.spec is None:
         raise ValueError("an apply needs a known cluster and a spec")
@@ -31,7 +31,8 @@ def apply_request(state: ModelReplicaState) -> ApplyReplica:
         adapter_claims=state.adapter_claims(),
         mounts=state.mounts(),
         picker_flags=state.picker_flags,
-        adoption=state.adoption > (state.applied_inputs.adoption if state.applied_inputs else 0),
+        adoption=state.adoption
+        > (state.applied_inputs.adoption if state.applied_inputs else 0),
         inventory=state.applied.inventory if state.applied else [],
         search=state.apply_started and not state.inventory_complete,
         recreated=recreated_engines(state),
@@ -39,7 +40,7 @@ def apply_request(state: ModelReplicaState) -> ApplyReplica:
 
 
 def teardown_request(state: ModelReplicaState, timeout: timedelta) -> RunTeardownStep:
-    """Say all that is needed for the current step of the teardown."""
+    """Return the input for the current step of the teardown."""
     access, applied, start = access_of(state), state.applied, state.start
     if access is None:
         raise ValueError("a teardown step needs a known cluster")

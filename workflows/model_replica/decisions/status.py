@@ -1,4 +1,4 @@
-"""What a ModelReplica shows of itself: phase, endpoint, status fields, and its reports to deployment and scheduler. Pure."""
+"""Phase, endpoint and status of a ModelReplica, and its reports. Pure."""
 
 from typing import Any
 
@@ -12,20 +12,25 @@ from workflows.model_replica.state import ModelReplicaState, ReplicaReport
 
 
 def is_serving(state: ModelReplicaState) -> bool:
-    """Tell whether new requests may come: its pods serve, and are not about to be replaced."""
+    """Return whether new requests may arrive: pods serve and no apply replaces them soon."""
     return state.serving and not state.drain_until
 
 
 def endpoint(state: ModelReplicaState) -> str:
-    """Give the address at which this replica answers; empty while it must not be used."""
+    """Return the replica's address; empty while it must not be used."""
     facts = state.cluster.facts if state.cluster else None
     if not (is_serving(state) and facts and facts.gateway_address) or state.deleting:
         return ""
-    return endpoint_url(facts.gateway_address, state.start.namespace, state.start.name, facts.gateway_scheme)
+    return endpoint_url(
+        facts.gateway_address,
+        state.start.namespace,
+        state.start.name,
+        facts.gateway_scheme,
+    )
 
 
 def detailed_phase(state: ModelReplicaState) -> str:
-    """Give the replica's own phase, finer than those that all kinds share."""
+    """Return the replica's own phase, which is finer than the shared phases."""
     if state.deleting:
         return "Unreachable" if state.teardown.failure.is_unreachable else "Terminating"
     if state.failure.type in ("InvalidInput", "NameConflict") and not state.was_ready:
@@ -37,20 +42,30 @@ def detailed_phase(state: ModelReplicaState) -> str:
     if state.applied is None:
         return "Applying" if state.apply_started else "Pending"
     if state.was_ready:
-        return "Updating" if state.prune or state.applied_generation != state.generation else "Degraded"
+        return (
+            "Updating"
+            if state.prune or state.applied_generation != state.generation
+            else "Degraded"
+        )
     return "Starting"
 
 
 def shared_phase(state: ModelReplicaState) -> str:
-    """Map the finer phase onto the shared ones."""
+    """Map the finer phase to the shared ones."""
     if state.deleting:
         return "Deleting"
-    shared = {"Ready": "Ready", "Failed": "Failed", "Pending": "Pending", "Degraded": "Degraded", "Unreachable": "Degraded"}
+    shared = {
+        "Ready": "Ready",
+        "Failed": "Failed",
+        "Pending": "Pending",
+        "Degraded": "Degraded",
+        "Unreachable": "Degraded",
+    }
     return shared.get(detailed_phase(state), "Progressing")
 
 
 def status_of(state: ModelReplicaState) -> dict[str, Any]:
-    """Show engines, routing, inventory, the cache, and how far a teardown is."""
+    """Return status fields for engines, routing, inventory, cache and teardown."""
     status: dict[str, Any] = {"phase": detailed_phase(state)}
     if state.deleting:
         status["teardown"] = state.teardown.shown()
@@ -58,15 +73,20 @@ def status_of(state: ModelReplicaState) -> dict[str, Any]:
         return status
     if state.applied_inputs and state.applied_inputs.adoption:
         status["adoption"] = state.applied_inputs.adoption
-    return status | observed_status(state.applied, state.observed, endpoint(state)) | cache_status(state)
+    return (
+        status
+        | observed_status(state.applied, state.observed, endpoint(state))
+        | cache_status(state)
+    )
 
 
-# A deployment carries and shows the message of each of its replicas, which may be a thousand; the replica itself has it in full.
+# A deployment stores and shows the messages of up to a thousand replicas. The replica
+# itself has the full message.
 REPORT_MESSAGE_MAX = 200
 
 
 def report_of(state: ModelReplicaState) -> ReplicaReport:
-    """Give what the deployment must know."""
+    """Return the report to the deployment."""
     ready, applied = condition_of(state.conditions, "Ready"), state.applied
     return ReplicaReport(
         ready=ready is not None and ready.status == TRUE,
@@ -77,12 +97,17 @@ def report_of(state: ModelReplicaState) -> ReplicaReport:
         pending=", ".join(applied.pending_causes) if applied else "",
         adopting=bool(applied and applied.adopting),
         adoption=state.applied_inputs.adoption if state.applied_inputs else 0,
-        message=shortened(state.teardown.message() if state.deleting else (ready.message if ready else ""), REPORT_MESSAGE_MAX),
+        message=shortened(
+            state.teardown.message()
+            if state.deleting
+            else (ready.message if ready else ""),
+            REPORT_MESSAGE_MAX,
+        ),
     )
 
 
 def account_of(state: ModelReplicaState, *, gone: bool) -> ReplicaAccount:
-    """Give what scheduler and deployment keep of a replica."""
+    """Return the account of the replica for scheduler and deployment."""
     start = state.start
     return ReplicaAccount(
         uid=state.uid,

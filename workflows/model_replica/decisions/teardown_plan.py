@@ -1,4 +1,4 @@
-"""What the teardown of a ModelReplica does next: a pure decision over its state and the time."""
+"""The next step of a ModelReplica's teardown: a pure decision about its state and time."""
 
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -7,21 +7,36 @@ from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
 from workflows.model_replica.decisions.cluster import access_of
 from workflows.model_replica.state import ModelReplicaState
 
-# `attempt`: delete the objects of the step on the cluster. `skip`: end the step because of `force`. `abandon`: end all steps on the
-# cluster. `gone`: the same, for with the cluster its objects are gone. `wait`: try again later. `none needed`: there is nothing to do;
-# `done`: it was done.
-Action = Literal["report", "drain", "release", "none needed", "done", "attempt", "skip", "abandon", "gone", "wait", "wait for cluster"]
+# `attempt`: delete the objects of the step. `skip`: end the step because of `force`.
+# `abandon`: end all steps on the cluster. `gone`: the same, because the objects are
+# gone with the cluster. `wait`: try again later. `none needed`: the step has no work.
+# `done`: the step is complete.
+Action = Literal[
+    "report",
+    "drain",
+    "release",
+    "none needed",
+    "done",
+    "attempt",
+    "skip",
+    "abandon",
+    "gone",
+    "wait",
+    "wait for cluster",
+]
 
-# A forced teardown still deletes what can be deleted at once: it ends when the cluster has not answered for so long.
+# A forced teardown still deletes what it can. It ends when the cluster has not answered
+# for this time.
 FORCED_LIMIT = timedelta(seconds=5)
 
 FORCED = "the teardown was forced"
 
 
 class StepDecision(NamedTuple):
-    """What to do about the current step.
+    """The decision about the current step.
 
-    `reason` is that of an abandonment, `check_at` that of a wait whose end is known, `limit` that of an attempt that is the last one.
+    `reason` explains an abandonment, `check_at` ends a wait, and `limit` bounds the
+    last attempt.
     """
 
     action: Action
@@ -31,17 +46,22 @@ class StepDecision(NamedTuple):
 
 
 def has_objects(state: ModelReplicaState) -> bool:
-    """Tell whether the current step may find something: a complete inventory says so, and the sweep always follows an apply."""
+    """Return whether the current step may find objects.
+
+    A complete inventory answers this. The final sweep always follows an apply.
+    """
     step, applied = state.teardown.step, state.applied
-    if not (step.on_cluster and state.apply_started):
+    if not (step.on_cluster and state.may_have_objects):
         return False
     if not state.inventory_complete or applied is None or step.number == SWEEP:
         return True
-    return any(item.key.startswith(step.inventory_prefixes) for item in applied.inventory)
+    return any(
+        item.key.startswith(step.inventory_prefixes) for item in applied.inventory
+    )
 
 
 def decide_step(state: ModelReplicaState, now: datetime) -> StepDecision:
-    """Decide what to do about the current step."""
+    """Decide about the current step."""
     number = state.teardown.step.number
     if number == WITHDRAW:
         return StepDecision("report")
@@ -59,7 +79,8 @@ def _is_gone(state: ModelReplicaState) -> bool:
 
 
 def _decide_drain(state: ModelReplicaState, now: datetime) -> StepDecision:
-    if not state.served or _is_gone(state):
+    may_have_served = state.served or state.reset
+    if not may_have_served or _is_gone(state):
         return StepDecision("none needed")
     if state.forced:
         return StepDecision("skip")
@@ -71,18 +92,27 @@ def _decide_drain(state: ModelReplicaState, now: datetime) -> StepDecision:
 
 def _decide_on_cluster(state: ModelReplicaState, now: datetime) -> StepDecision:
     if _is_gone(state):
-        return StepDecision("gone", "the cluster does not exist any more, as its cloud says, and nothing of what was on it")
+        return StepDecision(
+            "gone",
+            "the cluster does not exist any more, as its cloud says, and nothing of what was on it",
+        )
     if state.cluster is not None and not state.cluster.present:
         return StepDecision("abandon", "the InferenceCluster was deleted")
     if access_of(state) is None:
         if state.forced:
-            return StepDecision("abandon", "the teardown was forced while the cluster was not connected")
+            return StepDecision(
+                "abandon", "the teardown was forced while the cluster was not connected"
+            )
         return StepDecision("wait for cluster")
     if state.forced and state.teardown.attempts:
         return StepDecision("skip")
     if state.forced:
         limit = _forced_limit(state, now)
-        return StepDecision("attempt", limit=limit) if limit > timedelta() else StepDecision("abandon", FORCED)
+        return (
+            StepDecision("attempt", limit=limit)
+            if limit > timedelta()
+            else StepDecision("abandon", FORCED)
+        )
     if state.retry_at and (retry_at := datetime.fromisoformat(state.retry_at)) > now:
         return StepDecision("wait", check_at=retry_at)
     return StepDecision("attempt")
@@ -95,7 +125,7 @@ def _forced_limit(state: ModelReplicaState, now: datetime) -> timedelta:
 
 
 def decide_after_failure(state: ModelReplicaState) -> StepDecision:
-    """Decide what to do after an attempt that failed."""
+    """Decide about the step after a failed attempt."""
     if state.forced == "all":
         return StepDecision("abandon", FORCED)
     return StepDecision("skip" if state.forced else "wait")

@@ -1,4 +1,5 @@
-"""How messages, and results of what a ModelReplica ordered, change its state: pure, without clock and I/O, each change in place.
+"""Apply messages and results to the state of a ModelReplica, without clock and I/O.
 
-What is decided from the state is in `decisions`; the parts of the workflow carry the decisions out, and give results back to here.
+`decisions` decides from the state; the parts of the workflow carry decisions out and
+return results to these functions.
 """

@@ -1,6 +1,6 @@
-"""The template of a ModelReplica: its spec, its labels, and the flags of its endpoint picker, as its deployment sends them.
+"""The template of a ModelReplica: its spec, labels and picker flags.
 
-What applies a message changes the given state; no I/O, no clock.
+The functions change the given state, without clock and I/O.
 """
 
 from api_types import labels, names
@@ -9,7 +9,7 @@ from workflows.model_replica.state import ModelReplicaState
 
 
 def managed_labels(start: StartReplica) -> dict[str, str]:
-    """Give the labels that win over those of users."""
+    """Return the labels that take precedence over users' labels."""
     return {
         labels.DEPLOYMENT: names.label_value(start.deployment),
         labels.CLUSTER: names.label_value(start.cluster),
@@ -18,8 +18,10 @@ def managed_labels(start: StartReplica) -> dict[str, str]:
 
 
 def first_template(start: StartReplica) -> SetTemplate:
-    """Give the template with which a replica was started."""
-    return SetTemplate(**{field: getattr(start, field) for field in SetTemplate.model_fields})
+    """Return the first template of the replica."""
+    return SetTemplate(
+        **{field: getattr(start, field) for field in SetTemplate.model_fields}
+    )
 
 
 def apply_template(state: ModelReplicaState, template: SetTemplate) -> None:
@@ -35,7 +37,7 @@ def apply_template(state: ModelReplicaState, template: SetTemplate) -> None:
 
 
 def apply_labels(state: ModelReplicaState, message: SetLabels) -> None:
-    """Follow what users write on the deployment besides its template."""
+    """Store users' settings on the deployment outside of its template."""
     state.labels = {**message.labels, **managed_labels(state.start)}
     state.picker_flags = message.picker_flags
     state.template_sequence = message.sequence

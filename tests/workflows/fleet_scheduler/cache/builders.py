@@ -1,4 +1,4 @@
-"""A scheduler's cache for tests: made, driven as the workflow does, and carried over to the next run."""
+"""Build a scheduler's cache, drive it as the workflow does, and carry it over to the next run."""
 
 import uuid
 from typing import Any
@@ -15,7 +15,11 @@ from workflows.fleet_scheduler.cache.carry_over import (
     pack_cache,
 )
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
-from workflows.fleet_scheduler.cache.state import ReceivedSignal, SchedulerState, SecondPayload
+from workflows.fleet_scheduler.cache.state import (
+    ReceivedSignal,
+    SchedulerState,
+    SecondPayload,
+)
 from workflows.fleet_scheduler.inbox import Inbox
 
 START = 1_700_000_000_000
@@ -23,7 +27,7 @@ MINUTE = 60_000
 
 
 class Clock:
-    """A time that a test sets."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.ms = START
@@ -32,12 +36,16 @@ class Clock:
         return self.ms
 
 
-def cache_with(clock: Clock, *views: Any, policy: dict[str, Any] | None = None) -> SchedulerCache:
+def cache_with(
+    clock: Clock, *views: Any, policy: dict[str, Any] | None = None
+) -> SchedulerCache:
     made = SchedulerCache(SchedulerState(), clock)
     for view in views:
         made.fleet.put_cluster(view)
     if policy:
-        made.state.inbox.append(ReceivedSignal("set_policy", SetPolicy(policy=policy).wire()))
+        made.state.inbox.append(
+            ReceivedSignal("set_policy", SetPolicy(policy=policy).wire())
+        )
     return made
 
 
@@ -46,20 +54,33 @@ def read(made: SchedulerCache) -> bool:
 
 
 def cycle(made: SchedulerCache, *orders: tuple[str, Any]) -> list[str]:
-    """Take messages in and decide everything that waits, as the workflow does; gives who was decided about."""
-    return [request.name for request in run_cycle(made, *((kind, order.wire()) for kind, order in orders))]
+    """Process messages and decide all queued requests, as the workflow does.
+
+    Return the deployments of the decisions.
+    """
+    return [
+        request.name
+        for request in run_cycle(
+            made, *((kind, order.wire()) for kind, order in orders)
+        )
+    ]
 
 
 def carried(made: SchedulerCache) -> SchedulerState:
-    """Carry a cache over to the next run, the way the workflow does, through JSON."""
+    """Carry a cache over to the next run as the workflow does, through JSON."""
     run_id = uuid.uuid4().hex
     cache_registry.register(run_id, made)
     pages: list[PackedFleet] = []
     while not pages or len(pages) < pages[0].pages:
-        packed = pack_cache(PackPage(run_id=run_id, version=made.fleet.version, page=len(pages))).model_dump_json(by_alias=True)
+        packed = pack_cache(
+            PackPage(run_id=run_id, version=made.fleet.version, page=len(pages))
+        ).model_dump_json(by_alias=True)
         assert len(packed) <= limits.PAYLOAD_BYTES_MAX
         pages.append(PackedFleet.model_validate_json(packed))
-    first, second = (payload.model_dump_json(by_alias=True) for payload in in_payloads(made.carried(joined(pages))))
+    first, second = (
+        payload.model_dump_json(by_alias=True)
+        for payload in in_payloads(made.carried(joined(pages)))
+    )
     assert max(len(first), len(second)) <= limits.PAYLOAD_BYTES_MAX
     assert len(first) + len(second) <= limits.CARRIED_BYTES_MAX
     state = SchedulerState.model_validate_json(first)
@@ -75,5 +96,12 @@ def reopened(state: SchedulerState, clock: Clock) -> SchedulerCache:
 
 
 def as_ordered(made: SchedulerCache, **changes: Any) -> list[KnownReplica]:
-    """The replicas as a deployment reports them that carried out its answers, but for the changes."""
-    return [KnownReplica(uid=e.uid, template=e.template, ready=True, serving=True).model_copy(update=changes) for e in made.fleet.entries()]
+    """Return the replicas as a deployment reports them after it executed its answers,
+    except updates.
+    """
+    return [
+        KnownReplica(
+            uid=e.uid, template=e.template, ready=True, serving=True
+        ).model_copy(update=changes)
+        for e in made.fleet.entries()
+    ]

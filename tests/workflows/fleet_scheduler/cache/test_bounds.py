@@ -1,4 +1,8 @@
-"""What the scheduler remembers of what is gone, and how much of its fleet it reads in one task, is bounded. No server is needed."""
+"""The scheduler's memory of deleted objects is bounded, and so is the part of its fleet
+that one task reads.
+
+These tests need no server.
+"""
 
 import asyncio
 from datetime import timedelta
@@ -17,14 +21,16 @@ from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import SchedulerState
 
 
-def test_the_newest_of_the_released_replicas_are_remembered() -> None:
+def test_the_newest_released_replicas_are_remembered() -> None:
     reservations = Reservations(Fleet())
     for number in range(RELEASED_KEPT + 5):
         reservations.release(f"r{number}")
-    assert list(reservations.released) == [f"r{number}" for number in range(5, RELEASED_KEPT + 5)]
+    assert list(reservations.released) == [
+        f"r{number}" for number in range(5, RELEASED_KEPT + 5)
+    ]
 
 
-def test_the_newest_of_the_objects_that_are_gone_are_remembered() -> None:
+def test_the_newest_deleted_objects_are_remembered() -> None:
     versions = KnownVersions()
     for number in range(ENDED_KEPT + 5):
         versions.accept(f"d{number}", "u", 1)
@@ -33,7 +39,9 @@ def test_the_newest_of_the_objects_that_are_gone_are_remembered() -> None:
     assert versions.wire()["present"] == {}
 
 
-def test_a_large_fleet_is_read_in_several_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_fleet_is_read_in_several_tasks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     at_pauses: list[int] = []
 
     async def sleep(pause: timedelta, **_: Any) -> None:

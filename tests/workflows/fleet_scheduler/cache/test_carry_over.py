@@ -1,4 +1,7 @@
-"""What the scheduler hands over to its next run: what fits is the same there, and what does not fit is rebuilt."""
+"""The state that the scheduler carries over to its next run.
+
+Whatever does not fit is rebuilt.
+"""
 
 import base64
 import random
@@ -16,7 +19,13 @@ from api_types.payloads.packing import unpack
 from scheduler.fleet.snapshots import snapshot
 from tests.scheduler.builders import alone, ask, cluster, deployment, engine
 from tests.workflows.environment.serverless import a_continued_run
-from tests.workflows.fleet_scheduler.cache.builders import Clock, cache_with, carried, cycle, reopened
+from tests.workflows.fleet_scheduler.cache.builders import (
+    Clock,
+    cache_with,
+    carried,
+    cycle,
+    reopened,
+)
 from tests.workflows.fleet_scheduler.cycle import LOG
 from tests.workflows.fleet_scheduler.requests import place
 from workflows.fleet_scheduler.cache import cache_registry, carry_over
@@ -34,26 +43,32 @@ from workflows.fleet_scheduler.cache.queue import owner_of
 from workflows.fleet_scheduler.cache.state import ReceivedSignal
 from workflows.fleet_scheduler.controller import SchedulerController
 from workflows.fleet_scheduler.inbox import Inbox
-from workflows.fleet_scheduler.orders import Send
+from workflows.fleet_scheduler.orders import SendSchedulerSignals
 from workflows.fleet_scheduler.workflow import FleetSchedulerWorkflow
 
 
 def noise(what: object) -> str:
-    """Give a text that does not compress, the same for the same thing."""
+    """Return an incompressible text that depends only on `what`."""
     return uuid.uuid5(uuid.NAMESPACE_OID, str(what)).hex
 
 
 def small_payloads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a test fill payloads of a thirtieth of their size."""
+    """Divide the maximum payload size by thirty."""
     for limit in ("PAYLOAD_BYTES_MAX", "LIST_BYTES_MAX", "CARRIED_BYTES_MAX"):
         monkeypatch.setattr(limits, limit, getattr(limits, limit) // 30)
 
 
-def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
+def test_everything_is_carried_over_to_the_next_run() -> None:
     clock = Clock()
-    made = cache_with(clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}})
+    made = cache_with(
+        clock, cluster("a", 1), cluster("b", 1), policy={"priorityClasses": {"high": 5}}
+    )
     cycle(made)
-    cycle(made, ("place", place(deployment(want=3))), ("report_class", ReportClass(name="h100", generation=7, spec={})))
+    cycle(
+        made,
+        ("place", place(deployment(want=3))),
+        ("report_class", ReportClass(name="h100", generation=7, spec={})),
+    )
     made.answers.record("one", {"epoch": 3})
     made.state.unresponsive = {"modelreplica/ml/lost": ["b"]}
     made.state.unresponsive_since = {"modelreplica/ml/lost": clock.ms}
@@ -68,11 +83,16 @@ def test_sch_14_everything_is_carried_over_to_the_next_run() -> None:
     assert again.carried_extras() == kept
     assert sorted(again.fleet.entries(), key=lambda entry: entry.uid) == entries
     assert again.fleet.options == made.fleet.options
-    assert (list(again.reservations.unbound), again.state.inbox) == ([entry.uid for entry in entries], [("released", {"uid": "later"})])
+    assert (list(again.reservations.unbound), again.state.inbox) == (
+        [entry.uid for entry in entries],
+        [("released", {"uid": "later"})],
+    )
     assert not again.state.rebuild
 
 
-def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1), policy={"profile": "dense"})
     cycle(made)
@@ -84,40 +104,66 @@ def test_sch_14_a_cache_that_does_not_fit_is_rebuilt_and_the_policy_stays(monkey
     assert again.state.inbox == [("released", {"uid": "later"})]
 
 
-def test_h5_a_cache_larger_than_one_payload_is_packed_and_carried_in_two(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_larger_than_one_payload_is_packed_and_carried_in_two(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock = Clock()
     small_payloads(monkeypatch)
-    # Of what can be carried, names that do not compress are a third for the fleet, a third beside it, and a fifth in messages.
+    # Of the space, incompressible names take a third in the fleet, a third besides it,
+    # and a fifth in messages.
     made = cache_with(clock, *(cluster(noise(f"cluster {n}"), 1) for n in range(500)))
     monkeypatch.setattr(snapshot, "CLUSTERS_PER_PART", 50)
     made.state.classes = {noise(f"class {n}"): n for n in range(850)}
-    made.state.inbox = [ReceivedSignal("released", {"uid": noise(n)}) for n in range(500)]
-    inbox, extras, clusters = list(made.state.inbox), made.carried_extras(), sorted(made.fleet.clusters)
+    made.state.inbox = [
+        ReceivedSignal("released", {"uid": noise(n)}) for n in range(500)
+    ]
+    inbox, extras, clusters = (
+        list(made.state.inbox),
+        made.carried_extras(),
+        sorted(made.fleet.clusters),
+    )
     state = carried(made)
     _, second = in_payloads(state)
     assert (bool(second.fleet), bool(second.arrived)) == (True, True)
     again = reopened(state, clock)
     assert not again.state.rebuild
-    assert (again.carried_extras(), again.state.inbox, sorted(again.fleet.clusters)) == (extras, inbox, clusters)
+    assert (
+        again.carried_extras(),
+        again.state.inbox,
+        sorted(again.fleet.clusters),
+    ) == (extras, inbox, clusters)
 
 
 def waiting(namespace: str, number: int, size: int) -> PlacementRequest:
-    """Give a request with selectors of so many bytes that do not compress."""
+    """Return a request with incompressible selectors of this size."""
     source = random.Random(f"{namespace}/{number}")  # noqa: S311  # the same in every run
-    texts = [base64.urlsafe_b64encode(source.randbytes(600)).decode() for _ in range(size // 860)]
-    selectors = tuple(f'device.attributes["gpu.nvidia.com"].productName == "{text}"' for text in texts)
-    return place(deployment(engine("main", alone(ask(*selectors))), name=f"d-{number}", namespace=namespace))
+    texts = [
+        base64.urlsafe_b64encode(source.randbytes(600)).decode()
+        for _ in range(size // 860)
+    ]
+    selectors = tuple(
+        f'device.attributes["gpu.nvidia.com"].productName == "{text}"' for text in texts
+    )
+    return place(
+        deployment(
+            engine("main", alone(ask(*selectors))),
+            name=f"d-{number}",
+            namespace=namespace,
+        )
+    )
 
 
 @pytest.mark.slow
-def test_sch_14_requests_of_one_namespace_that_have_no_room_are_left_out_and_asked_for_again() -> None:
+def test_requests_that_do_not_fit_are_dropped_and_requested_again() -> None:
     clock = Clock()
     made = cache_with(clock, cluster("a", 1))
     cycle(made)
     # As large as selectors may be.
     large = [waiting("large", number, SELECTORS_BYTES_MAX) for number in range(60)]
     small = [waiting("small", number, 2_000) for number in range(100)]
-    made.state.unplaced = {owner_of(request): request for request in (*large[:40], *small)}
+    made.state.unplaced = {
+        owner_of(request): request for request in (*large[:40], *small)
+    }
     made.state.withheld = {owner_of(request): request for request in large[40:]}
     again = reopened(carried(made), clock)
     assert (again.state.rebuild, list(again.fleet.clusters)) == (False, ["a"])
@@ -125,17 +171,17 @@ def test_sch_14_requests_of_one_namespace_that_have_no_room_are_left_out_and_ask
     assert set(map(owner_of, small)) < set(kept)
     left_out = {f"{namespace}/{name}" for namespace, name in again.resyncs}
     assert left_out == set(map(owner_of, (*large, *small))) - set(kept)
-    # What has room is carried.
+    # Requests are carried over as long as they fit.
     assert 20 < len(kept) - len(small) < 40
     (order,) = SchedulerController(again, Inbox(again, LOG), LOG).due()
-    assert isinstance(order, Send)
+    assert isinstance(order, SendSchedulerSignals)
     assert {(signal.workflow_id, signal.signal) for signal in order.signals} == {
         (f"modeldeployment/{owner}", "resync") for owner in left_out
     }
 
 
 @pytest.mark.parametrize("asked_again", [[("ml", "m")], []], ids=["some", "none"])
-def test_sch_14_the_next_run_has_the_deployments_ask_again_at_once(
+def test_the_next_run_makes_deployments_request_again_at_once(
     monkeypatch: pytest.MonkeyPatch, asked_again: list[tuple[str, str]]
 ) -> None:
     made = cache_with(Clock(), cluster("a", 1))
@@ -143,44 +189,66 @@ def test_sch_14_the_next_run_has_the_deployments_ask_again_at_once(
     made.request_resync(asked_again)
     monkeypatch.setattr(workflow, "info", lambda: a_continued_run(FLEET_SCHEDULER_ID))
     monkeypatch.setattr(workflow, "memo_value", lambda _, default: default)
-    following = FleetSchedulerWorkflow(carried(made).model_dump(mode="json", by_alias=True))
+    following = FleetSchedulerWorkflow(
+        carried(made).model_dump(mode="json", by_alias=True)
+    )
     assert list(following.cache.resyncs) == asked_again
     assert following._has_work() == bool(asked_again)
 
 
-def test_h5_pages_that_were_packed_by_different_versions_are_not_put_together() -> None:
-    pages = [PackedFleet(fleet=["a"], pages=2, digest="one"), PackedFleet(fleet=["b"], pages=2, digest="two")]
+def test_pages_packed_by_different_versions_are_not_combined() -> None:
+    pages = [
+        PackedFleet(fleet=["a"], pages=2, digest="one"),
+        PackedFleet(fleet=["b"], pages=2, digest="two"),
+    ]
     assert joined(pages).too_large
-    assert joined([pages[0], pages[1].model_copy(update={"digest": "one"})]).fleet == ["a", "b"]
+    assert joined([pages[0], pages[1].model_copy(update={"digest": "one"})]).fleet == [
+        "a",
+        "b",
+    ]
 
 
-def test_sch_14_more_messages_than_can_be_carried_lead_to_a_rebuild_and_the_newest_policy_stays(
+def test_too_many_messages_cause_a_rebuild_and_the_newest_policy_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_payloads(monkeypatch)
     made = cache_with(Clock(), cluster("a", 1), policy={"profile": "dense"})
     cycle(made)
     released = [ReceivedSignal("released", {"uid": noise(n)}) for n in range(3_000)]
-    made.state.inbox = [ReceivedSignal("set_policy", {"policy": {"profile": "spread"}}), *released]
+    made.state.inbox = [
+        ReceivedSignal("set_policy", {"policy": {"profile": "spread"}}),
+        *released,
+    ]
     state = carried(made)
     again = reopened(state, Clock())
     assert (again.state.rebuild, again.fleet.clusters) == (True, {})
     assert again.state.inbox == [("set_policy", {"policy": {"profile": "spread"}})]
-    assert (again.state.epoch, again.fleet.options.profile) == (made.state.epoch, "dense")
+    assert (again.state.epoch, again.fleet.options.profile) == (
+        made.state.epoch,
+        "dense",
+    )
 
 
-def test_sch_14_the_newest_answers_are_carried_as_far_as_they_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_answers_are_carried_over_up_to_a_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(carry_over, "ANSWERS_CHARACTERS_MAX", 2_000)
-    answers = {f"request-{i}": {"uid": uuid.UUID(int=i * 7919**9 % 2**128).hex} for i in range(200)}
+    answers = {
+        f"request-{i}": {"uid": uuid.UUID(int=i * 7919**9 % 2**128).hex}
+        for i in range(200)
+    }
     kept = unpack(newest_answers(answers))
     assert list(kept) == list(answers)[-len(kept) :]
     assert 0 < len(kept) < len(answers)
 
 
-def test_sch_14_reading_another_cache_or_version_than_the_wanted_one_is_refused() -> None:
+def test_reading_a_wrong_cache_or_version_is_rejected() -> None:
     made = cache_with(Clock(), cluster("a", 1))
     cache_registry.register("run-1", made)
     assert audit_ledger(CacheVersion(run_id="run-1", version=made.fleet.version)) == []
-    for version in (PackPage(run_id="run-1", version=made.fleet.version + 1), PackPage(run_id="run-2", version=made.fleet.version)):
+    for version in (
+        PackPage(run_id="run-1", version=made.fleet.version + 1),
+        PackPage(run_id="run-2", version=made.fleet.version),
+    ):
         with pytest.raises(StaleSnapshot, match="is not in this process"):
             pack_cache(version)

@@ -1,11 +1,18 @@
-"""When deployments are asked about placements that they have not started, and which uids are known to be free."""
+"""When the scheduler queries deployments about unstarted placements, and which uids are
+known to be free.
+"""
 
 import pytest
 
 from scheduler import LedgerEntry
 from scheduler.model.reasons import RESERVED
 from tests.scheduler.builders import cluster
-from tests.workflows.fleet_scheduler.cache.builders import MINUTE, START, Clock, cache_with
+from tests.workflows.fleet_scheduler.cache.builders import (
+    MINUTE,
+    START,
+    Clock,
+    cache_with,
+)
 from workflows.fleet_scheduler.cache import reservations
 from workflows.fleet_scheduler.cache.reservations import Reservations
 
@@ -13,10 +20,12 @@ TTL = 10 * MINUTE
 
 
 def reserved(*uids: str) -> Reservations:
-    """Replicas that were placed at the start, the first of them last."""
+    """Return replicas that were placed at the start, the first of them last."""
     made = cache_with(Clock(), cluster("a", 9))
     for number, uid in enumerate(uids):
-        entry = LedgerEntry(uid, "ml", "m", "a", 0, f"m-{uid}", (), state=RESERVED, since=START - number)
+        entry = LedgerEntry(
+            uid, "ml", "m", "a", 0, f"m-{uid}", (), state=RESERVED, since=START - number
+        )
         made.fleet.put_replica(entry)
         made.reservations.reserve(uid)
     return made.reservations
@@ -30,13 +39,13 @@ def carried(found: Reservations) -> Reservations:
 
 
 def delay_of(found: Reservations, now: int) -> int:
-    """The time in ms until a deployment is asked."""
+    """Return the time in ms until a deployment is queried."""
     delay = found.delay(now)
     assert delay is not None
     return round(delay.total_seconds() * 1000)
 
 
-def test_a_deployment_that_does_not_answer_is_asked_ever_more_rarely_up_to_a_limit() -> None:
+def test_a_silent_deployment_is_queried_ever_more_rarely_up_to_a_limit() -> None:
     found, now, asked = reserved("r"), START, list[int]()
     for _ in range(9):
         delay = delay_of(found, now)
@@ -49,7 +58,9 @@ def test_a_deployment_that_does_not_answer_is_asked_ever_more_rarely_up_to_a_lim
     assert asked == [1, 1, 2, 4, 8, 16, 32, 32, 32]
 
 
-def test_those_that_wait_longest_are_asked_about_first_and_none_that_was_started_or_is_gone() -> None:
+def test_the_oldest_reservations_are_checked_first_and_started_or_deleted_ones_never() -> (
+    None
+):
     found = reserved("r", "b", "a", "bound", "gone")
     found.bind("bound")
     found.release("gone")
@@ -61,7 +72,9 @@ def test_those_that_wait_longest_are_asked_about_first_and_none_that_was_started
     assert (found.delay(now), found.expired(now)) == (None, [])
 
 
-def test_a_uid_is_free_until_it_is_placed_or_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_uid_is_free_until_it_is_placed_or_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(reservations, "RELEASED_KEPT", 2)
     found = reserved("r")
     for uid in ("r", "a", "b"):
@@ -72,4 +85,8 @@ def test_a_uid_is_free_until_it_is_placed_or_started_again(monkeypatch: pytest.M
     assert list(found.released) == ["b", "a"]
     found.reserve("a")
     found.bind("b")
-    assert (list(found.released), found.entry("r"), carried(found).wire()) == ([], None, found.wire())
+    assert (list(found.released), found.entry("r"), carried(found).wire()) == (
+        [],
+        None,
+        found.wire(),
+    )

@@ -1,4 +1,7 @@
-"""How accounts are read, on a real Temporal server: in pages that fit, after the epoch was announced, and past those that do not answer."""
+"""Reading accounts on a real Temporal server.
+
+In pages that fit, after the epoch was announced, and past silent entities.
+"""
 
 import asyncio
 import random
@@ -19,7 +22,12 @@ from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
 from api_types.payloads.packing import pack, unpack
 from tests.workflows.environment.short_runs import server_with_short_runs
 from workflows.fleet_scheduler.rebuild import activities
-from workflows.fleet_scheduler.rebuild.activities import AccountsPage, ReadAccounts, await_accounts, read_accounts
+from workflows.fleet_scheduler.rebuild.activities import (
+    AccountsPage,
+    ReadAccounts,
+    await_accounts,
+    read_accounts,
+)
 
 pytestmark = pytest.mark.testbed("shared")
 
@@ -31,7 +39,7 @@ STUCK_SECONDS = 60
 
 @workflow.defn(name="InferenceClass", sandboxed=False)
 class AClass:
-    """A class with an account of some size, which does not compress."""
+    """A class with an incompressible account of some size."""
 
     def __init__(self) -> None:
         self.epoch = 0
@@ -49,21 +57,32 @@ class AClass:
     @workflow.query
     def account(self) -> dict[str, Any]:
         name = workflow.info().workflow_id.rpartition("/")[2]
-        padding = random.Random(name).randbytes(self.size // 2).hex()  # noqa: S311 - repeatable on purpose
-        return ReportClass(name=name, generation=1, epoch=self.epoch, spec={"padding": padding}).wire()
+        padding = random.Random(name).randbytes(self.size // 2).hex()  # noqa: S311
+        return ReportClass(
+            name=name, generation=1, epoch=self.epoch, spec={"padding": padding}
+        ).wire()
 
 
 def ids(prefix: str, count: int) -> list[str]:
     return [f"inferenceclass/{prefix}-{number:03}" for number in range(count)]
 
 
-async def start(client: Client, workflow_ids: Iterable[str], queue: str = SERVED, size: int = 0) -> None:
-    await asyncio.gather(*(client.start_workflow("InferenceClass", size, id=each, task_queue=queue) for each in workflow_ids))
+async def start(
+    client: Client, workflow_ids: Iterable[str], queue: str = SERVED, size: int = 0
+) -> None:
+    await asyncio.gather(
+        *(
+            client.start_workflow("InferenceClass", size, id=each, task_queue=queue)
+            for each in workflow_ids
+        )
+    )
 
 
 async def warmed(client: Client, workflow_ids: Iterable[str]) -> None:
-    """Have a worker answer once, so that later answers are quick also on a busy machine."""
-    await asyncio.gather(*(client.get_workflow_handle(each).query("account") for each in workflow_ids))
+    """Let a worker answer once, so that later answers are quick on a busy machine too."""
+    await asyncio.gather(
+        *(client.get_workflow_handle(each).query("account") for each in workflow_ids)
+    )
 
 
 def serving(client: Client, queue: str) -> Worker:
@@ -72,12 +91,14 @@ def serving(client: Client, queue: str) -> Worker:
 
 @pytest.fixture(scope="module")
 async def client() -> AsyncIterator[Client]:
-    """One server for all, on which each test has entities of its own."""
+    """Start one server for all tests. Each test has its own entities."""
     async with server_with_short_runs(events=10_000) as client, serving(client, SERVED):
         yield client
 
 
-async def read(client: Client, workflow_ids: Iterable[str], **info: Any) -> AccountsPage:
+async def read(
+    client: Client, workflow_ids: Iterable[str], **info: Any
+) -> AccountsPage:
     environment = ActivityEnvironment(client=client)
     environment.info = replace(ActivityEnvironment.default_info(), **info)
     wanted = ReadAccounts(epoch=EPOCH, entities=pack(dict.fromkeys(workflow_ids, "")))
@@ -89,7 +110,9 @@ def names_in(page: AccountsPage) -> list[str]:
     return [f"inferenceclass/{report.name}" for report in page.accounts.read_classes()]
 
 
-async def test_accounts_of_more_than_a_payload_are_read_in_pages_that_fit_each_after_it_heard_of_the_epoch(client: Client) -> None:
+async def test_accounts_larger_than_a_payload_are_read_in_pages_after_the_epoch_announcement(
+    client: Client,
+) -> None:
     wanted = ids("large", 12)
     await start(client, wanted, size=200_000)
     await warmed(client, wanted)
@@ -106,7 +129,9 @@ async def test_accounts_of_more_than_a_payload_are_read_in_pages_that_fit_each_a
     assert pages > 1
 
 
-async def test_those_that_do_not_answer_keep_nobody_waiting_and_are_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silent_entities_delay_no_other_and_are_named(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(querying, "SLOT_SECONDS", 0.1)
     monkeypatch.setattr(querying, "QUIET_SECONDS", 3.0)
     mute, served = ids("a-mute", 2 * CALLS_AT_ONCE), ids("served", 3)
@@ -116,17 +141,24 @@ async def test_those_that_do_not_answer_keep_nobody_waiting_and_are_named(client
     assert (names_in(page), list(page.unresponsive), page.left) == (served, mute, "")
 
 
-async def test_an_attempt_that_follows_a_lost_one_does_not_ask_those_again_that_did_not_answer(client: Client) -> None:
+async def test_a_second_attempt_does_not_query_silent_entities_again(
+    client: Client,
+) -> None:
     known, others = ids("known", 2), ids("other", 2)
     await start(client, [*known, *others])
     await warmed(client, [*known, *others])
-    page = await read(client, [*known, *others], heartbeat_details=[{"unresponsive": known}])
+    page = await read(
+        client, [*known, *others], heartbeat_details=[{"unresponsive": known}]
+    )
     assert (names_in(page), list(page.unresponsive)) == (others, known)
-    heard = [(await client.get_workflow_handle(each).query("account"))["epoch"] for each in (*known, *others)]
+    heard = [
+        (await client.get_workflow_handle(each).query("account"))["epoch"]
+        for each in (*known, *others)
+    ]
     assert heard == [0, 0, EPOCH, EPOCH]
 
 
-async def test_a_wait_for_accounts_ends_with_the_first_answer_and_asks_ever_more_rarely_until_then(
+async def test_a_wait_for_accounts_ends_with_the_first_answer_and_polls_ever_more_rarely(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(querying, "QUIET_SECONDS", 0.5)
@@ -142,7 +174,10 @@ async def test_a_wait_for_accounts_ends_with_the_first_answer_and_asks_ever_more
     await start(client, mute, MUTE)
     monkeypatch.setattr(activities, "asyncio", Clock(pause))
     waiting = asyncio.create_task(
-        ActivityEnvironment(client=client).run(await_accounts, ReadAccounts(epoch=EPOCH, entities=pack(dict.fromkeys(mute, ""))))
+        ActivityEnvironment(client=client).run(
+            await_accounts,
+            ReadAccounts(epoch=EPOCH, entities=pack(dict.fromkeys(mute, ""))),
+        )
     )
     while len(pauses) < 4:
         assert not waiting.done()
@@ -156,24 +191,29 @@ async def test_a_wait_for_accounts_ends_with_the_first_answer_and_asks_ever_more
     assert sorted(names_in(page)) == sorted(page.answered)
 
 
-async def test_a_wait_for_accounts_ends_when_nothing_is_left_to_be_asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_for_accounts_ends_when_no_entity_is_left_to_query(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(querying, "QUIET_SECONDS", 0.5)
     mute = ids("terminated", 2)
     await start(client, mute, "never served")
     await client.get_workflow_handle(mute[0]).terminate("an accident")
     async with asyncio.timeout(STUCK_SECONDS):
         page = await ActivityEnvironment(client=client).run(
-            await_accounts, ReadAccounts(epoch=EPOCH, entities=pack(dict.fromkeys(mute, "")))
+            await_accounts,
+            ReadAccounts(epoch=EPOCH, entities=pack(dict.fromkeys(mute, ""))),
         )
     assert (names_in(page), page.answered) == ([], [mute[0]])
 
 
-async def test_only_a_cluster_with_replicas_is_awaited_when_the_server_has_none_of_its_runs(
+async def test_of_missing_entities_only_a_cluster_with_replicas_is_awaited(
     client: Client,
 ) -> None:
-    """Nothing tells whether it was deleted: replicas on it must not be evicted for that."""
+    """It is unknown whether the cluster was deleted, so its replicas must not be evicted."""
     kept, unused = "inferencecluster/kept", "inferencecluster/unused"
-    wanted = ReadAccounts(epoch=EPOCH, entities=pack({kept: "", unused: ""}), charged=pack([kept]))
+    wanted = ReadAccounts(
+        epoch=EPOCH, entities=pack({kept: "", unused: ""}), charged=pack([kept])
+    )
     async with asyncio.timeout(STUCK_SECONDS):
         page = await ActivityEnvironment(client=client).run(await_accounts, wanted)
     assert (page.answered, page.unresponsive) == ([unused], {kept: "kept"})

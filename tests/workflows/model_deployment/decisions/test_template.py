@@ -1,4 +1,4 @@
-"""Messages of a deployment to its replicas, compared whole."""
+"""The messages of a deployment to its replicas, compared as a whole."""
 
 from typing import Any
 
@@ -16,14 +16,18 @@ from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 ENTRY = {
     "uid": "r",
-    "engines": [{"engine": "a", "members": [{"pool": "h100", "role": "", "assignments": []}]}],
+    "engines": [
+        {"engine": "a", "members": [{"pool": "h100", "role": "", "assignments": []}]}
+    ],
 }
 TEMPLATE = {
     "metadata": {"labels": {"team": "a"}},
     "spec": {"engines": [{"name": "a", "members": [{"role": "", "nodeSelector": {}}]}]},
 }
 FLAGS = {"v": "4"}
-STATE = DeploymentState(uid="d", generation=9, spec={"replicas": 1, "template": TEMPLATE})
+STATE = DeploymentState(
+    uid="d", generation=9, spec={"replicas": 1, "template": TEMPLATE}
+)
 REPLICA = TrackedReplica(
     uid="r",
     name="qwen-1",
@@ -35,7 +39,7 @@ REPLICA = TrackedReplica(
     adoption=5,
     adopted=4,
 )
-# The present template with the placement of the replica.
+# The current template with the placement of the replica.
 SPEC = template_message(STATE, REPLICA, {}, 1).spec
 
 
@@ -51,10 +55,19 @@ SPEC = template_message(STATE, REPLICA, {}, 1).spec
         ),
         ({"adopted": 5}, {"adoption": 0}),
     ],
-    ids=["new", "started again", "started again to be deleted", "with nothing to adopt"],
+    ids=[
+        "new",
+        "started again",
+        "started again to be deleted",
+        "with nothing to adopt",
+    ],
 )
-def test_a_start_says_everything_that_a_replica_needs(replica: dict[str, Any], expected: dict[str, Any]) -> None:
-    started = start_message(STATE, "ml", "qwen", REPLICA.model_copy(update=replica), FLAGS, sequence=11)
+def test_a_start_contains_everything_that_a_replica_needs(
+    replica: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    started = start_message(
+        STATE, "ml", "qwen", REPLICA.model_copy(update=replica), FLAGS, sequence=11
+    )
     usual: dict[str, Any] = {
         "uid": "r",
         "namespace": "ml",
@@ -77,11 +90,21 @@ def test_a_start_says_everything_that_a_replica_needs(replica: dict[str, Any], e
     assert started == StartReplica(**{**usual, **expected})
 
 
-def test_a_replica_that_runs_gets_the_template_and_the_labels_in_full() -> None:
-    common = {"uid": "r", "sequence": 11, "labels": {"team": "a"}, "picker_flags": FLAGS}
-    assert template_message(STATE, REPLICA, FLAGS, 11) == SetTemplate(generation=3, spec=SPEC, entry=ENTRY, adoption=5, **common)
+def test_a_running_replica_gets_the_full_template_and_labels() -> None:
+    common = {
+        "uid": "r",
+        "sequence": 11,
+        "labels": {"team": "a"},
+        "picker_flags": FLAGS,
+    }
+    assert template_message(STATE, REPLICA, FLAGS, 11) == SetTemplate(
+        generation=3, spec=SPEC, entry=ENTRY, adoption=5, **common
+    )
     assert labels_message(STATE, REPLICA, FLAGS, 11) == SetLabels(**common)
-    assert (SPEC["clusterName"], [engine["name"] for engine in SPEC["engines"]]) == ("eu", ["a"])
+    assert (SPEC["clusterName"], [engine["name"] for engine in SPEC["engines"]]) == (
+        "eu",
+        ["a"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -93,7 +116,7 @@ def test_a_replica_that_runs_gets_the_template_and_the_labels_in_full() -> None:
     ],
     ids=["without", "readable", "unreadable"],
 )
-def test_flags_of_the_pickers_are_read_or_their_problem_names_the_annotation(
+def test_picker_flags_are_parsed_or_their_error_names_the_annotation(
     annotation: dict[str, str], flags: dict[str, str], problem: str
 ) -> None:
     found = read_flags(STATE.model_copy(update={"annotations": annotation}))

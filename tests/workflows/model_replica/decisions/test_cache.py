@@ -1,4 +1,4 @@
-"""The claims, problems and status that a replica reads from its spec and the reports of its caches."""
+"""The claims, problems and status that a replica derives from its spec and its caches' reports."""
 
 from typing import Any
 
@@ -13,9 +13,15 @@ from workflows.model_replica.decisions.cache import (
     cache_status,
     mounted_claims,
 )
-from workflows.model_replica.state import AdapterCache, ApplyInputs, ModelReplicaState
+from workflows.model_replica.state import (
+    ApplyInputs,
+    ModelReplicaState,
+    ReplicaAdapterCache,
+)
 
-READY = Condition(type="Ready", status="True", reason="Available", last_transition_time="t")
+READY = Condition(
+    type="Ready", status="True", reason="Available", last_transition_time="t"
+)
 SPEC: dict[str, Any] = {
     "modelCacheRef": {"name": "weights"},
     "engines": [{"name": "main", "adapters": [{"modelCacheRef": {"name": "style"}}]}],
@@ -27,7 +33,9 @@ def applied(claim: str = "", **adapters: str) -> ApplyInputs:
     return ApplyInputs(claim, {}, adapters or None)
 
 
-@pytest.mark.parametrize("adapter", ["", "style"], ids=["of the model", "of an adapter"])
+@pytest.mark.parametrize(
+    "adapter", ["", "style"], ids=["of the model", "of an adapter"]
+)
 @pytest.mark.parametrize(
     ("mounted", "last", "is_ready", "claims"),
     [
@@ -52,19 +60,27 @@ def applied(claim: str = "", **adapters: str) -> ApplyInputs:
     ],
 )
 def test_pods_may_mount_the_applied_claim_and_older_ones_until_they_are_replaced(
-    adapter: str, mounted: list[str], last: str | None, is_ready: bool, claims: list[str]
+    adapter: str,
+    mounted: list[str],
+    last: str | None,
+    is_ready: bool,
+    claims: list[str],
 ) -> None:
     state = a_replica(conditions=[READY] if is_ready else [])
-    state.adapters["style"] = AdapterCache()
+    state.adapters["style"] = ReplicaAdapterCache()
     (state.adapters["style"] if adapter else state).cache_mounted = mounted
-    inputs = applied("of the model", style=last or "") if adapter else applied(last or "", style="x")
+    inputs = (
+        applied("of the model", style=last or "")
+        if adapter
+        else applied(last or "", style="x")
+    )
     state.applied_inputs = None if last is None else inputs
     assert mounted_claims(state, adapter) == claims
 
 
 def test_an_adapter_that_was_not_applied_has_no_claim() -> None:
     state = a_replica()
-    state.adapters["style"] = AdapterCache(cache_mounted=["a"])
+    state.adapters["style"] = ReplicaAdapterCache(cache_mounted=["a"])
     state.applied_inputs = applied("of the model")
     assert mounted_claims(state, "style") == ["a"]
 
@@ -83,27 +99,44 @@ def with_caches(spec: dict[str, Any] | None = None, **fields: Any) -> ModelRepli
         (with_caches(), f"{WEIGHTS} {SILENT}; ModelCache ml/style {SILENT}"),
         (with_caches(cache_claim="claim"), f"ModelCache ml/style {SILENT}"),
         (
-            with_caches(adapters={"style": AdapterCache(cache_claim="claim")}, cache=REPORT),
+            with_caches(
+                adapters={"style": ReplicaAdapterCache(cache_claim="claim")},
+                cache=REPORT,
+            ),
             f"{WEIGHTS} is not staged on eu",
         ),
         (
             with_caches(
                 cache_claim="claim",
-                adapters={"style": AdapterCache(cache=REPORT.model_copy(update={"phase": "Failed"}))},
+                adapters={
+                    "style": ReplicaAdapterCache(
+                        cache=REPORT.model_copy(update={"phase": "Failed"})
+                    )
+                },
             ),
             "ModelCache ml/style is Failed on eu",
         ),
         (
             with_caches(
                 {"modelCacheRef": {"name": "weights"}},
-                cache=REPORT.model_copy(update={"phase": "Hydrating", "message": "pulls"}),
+                cache=REPORT.model_copy(
+                    update={"phase": "Hydrating", "message": "pulls"}
+                ),
             ),
             f"{WEIGHTS} is Hydrating on eu: pulls",
         ),
     ],
-    ids=["nothing answers", "the adapter's", "the model's", "how far it is", "with its message"],
+    ids=[
+        "nothing answers",
+        "the adapter's",
+        "the model's",
+        "how far it is",
+        "with its message",
+    ],
 )
-def test_what_engines_wait_for_is_named_with_how_far_it_is(state: ModelReplicaState, problem: str) -> None:
+def test_the_awaited_cache_is_named_with_its_progress(
+    state: ModelReplicaState, problem: str
+) -> None:
     assert cache_problem(state) == problem
 
 
@@ -123,6 +156,8 @@ STAGED = REPORT.model_copy(update={"artifact_key": "key", "phase": "Ready"})
     ],
     ids=["without a cache", "it has not answered", "nothing is staged", "staged"],
 )
-def test_the_status_shows_which_weights_are_mounted(state: ModelReplicaState, shown: dict[str, Any]) -> None:
+def test_the_status_shows_the_mounted_weights(
+    state: ModelReplicaState, shown: dict[str, Any]
+) -> None:
     assert cache_status(state) == shown
     assert cache_name(state) == ("weights" if shown else "")
