@@ -1,7 +1,8 @@
-"""Arguments of activities that cannot be read fail them for good, in words.
+"""Reject activity arguments that cannot be decoded, with an error that is not retried.
 
-The SDK decodes the arguments before any interceptor, and what that raises is retried for ever. So the converter of the worker's activities
-gives such an argument a form of its own, and an interceptor in front of every activity refuses it.
+The SDK decodes arguments before any interceptor runs, and retries a decoding error
+without limit. Therefore the converter of the worker's activities decodes such an
+argument into an `InvalidArgument` object, and an interceptor rejects the activity.
 """
 
 import inspect
@@ -14,7 +15,11 @@ from pydantic import ValidationError
 from temporalio import activity
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import DataConverter, PayloadConverter
-from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+)
 
 from api_types.errors import InvalidInput, UnreadableArgument
 from api_types.payloads import unreadable
@@ -24,15 +29,18 @@ _PROBLEM_BYTES_MAX = 1000
 
 
 @dataclass(frozen=True)
-class Refused:
-    """Stands for an argument that cannot be read. `undecrypted`: a key may come back."""
+class InvalidArgument:
+    """An argument that cannot be decoded.
+
+    `undecrypted` is True if its encryption key may become available later.
+    """
 
     problem: str
     undecrypted: bool = False
 
 
 def tolerant(converter: DataConverter) -> DataConverter:
-    """Give a converter that gives `Refused` where the other one raises; it writes as that does."""
+    """Return a converter that decodes into `InvalidArgument` if `converter` raises."""
     inner = converter.payload_converter_class
 
     class Tolerant(PayloadConverter):
@@ -42,50 +50,70 @@ def tolerant(converter: DataConverter) -> DataConverter:
         def to_payloads(self, values: Sequence[Any]) -> list[Payload]:
             return self._inner.to_payloads(values)
 
-        def from_payloads(self, payloads: Sequence[Payload], type_hints: list[type] | None = None) -> list[Any]:
-            return [_read(self._inner, payload, hint) for payload, hint in zip_longest(payloads, type_hints or ())]
+        def from_payloads(
+            self, payloads: Sequence[Payload], type_hints: list[type] | None = None
+        ) -> list[Any]:
+            return [
+                _read(self._inner, payload, hint)
+                for payload, hint in zip_longest(payloads, type_hints or ())
+            ]
 
     return replace(converter, payload_converter_class=Tolerant)
 
 
 def _read(converter: PayloadConverter, payload: Payload, hint: type | None) -> Any:
     if payload.metadata.get("encoding") == unreadable.ENCODING:
-        # What came through a codec has the id; without one there is no key that could come back.
+        # Payloads that passed through a codec carry the arrival id. Without a codec
+        # there is no key that could become available.
         undecrypted = not payload.data and unreadable.ARRIVAL_ID in payload.metadata
-        return Refused(_words(payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace")), undecrypted)
+        problem = payload.metadata.get(unreadable.PROBLEM, b"").decode(errors="replace")
+        return InvalidArgument(_shortened(problem), undecrypted)
     try:
         value = converter.from_payloads([payload], None if hint is None else [hint])[0]
     except ValidationError as error:
         first = error.errors()[0]
-        return Refused(_words(f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}".removeprefix(": ")))
-    except Exception as error:  # noqa: BLE001 - whatever a converter says of bytes that any client may have sent
-        return Refused(_words(f"it cannot be decoded: {error}"))
-    # Only JSON is read as what is wanted: other encodings give nothing, or bytes, whatever that is.
-    return Refused(f"must be a {hint.__name__}") if isinstance(hint, type) and not isinstance(value, hint) else value
+        place = ".".join(str(part) for part in first["loc"])
+        message = first["msg"]
+        return InvalidArgument(_shortened(f"{place}: {message}" if place else message))
+    except Exception as error:  # noqa: BLE001 - any client may have sent these bytes
+        return InvalidArgument(_shortened(f"it cannot be decoded: {error}"))
+    # Only the JSON decoder checks the type. Other encodings decode to None or bytes.
+    if isinstance(hint, type) and not isinstance(value, hint):
+        return InvalidArgument(f"must be a {hint.__name__}")
+    return value
 
 
-def _words(problem: str) -> str:
+def _shortened(problem: str) -> str:
     return shortened(problem, _PROBLEM_BYTES_MAX)
 
 
 class ArgumentCheck(Interceptor):
-    """Refuses what no activity can be executed with."""
+    """Rejects activities whose arguments do not match or cannot be decoded."""
 
-    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:  # noqa: A002 - the SDK's name
-        """See the base class."""
+    def intercept_activity(
+        self,
+        next: ActivityInboundInterceptor,  # noqa: A002 - the SDK's name
+    ) -> ActivityInboundInterceptor:
         return _Check(next)
 
 
 class _Check(ActivityInboundInterceptor):
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+    async def execute_activity(
+        self,
+        input: ExecuteActivityInput,  # noqa: A002 - the SDK's name
+    ) -> Any:
         name = activity.info().activity_type
-        taken = len(inspect.signature(input.fn).parameters)
-        if len(input.args) != taken:
-            raise InvalidInput(f"{name}: {len(input.args)} arguments were given, and it takes {taken}")
+        expected = len(inspect.signature(input.fn).parameters)
+        if len(input.args) != expected:
+            raise InvalidInput(
+                f"{name}: got {len(input.args)} arguments, expected {expected}"
+            )
         for number, argument in enumerate(input.args, 1):
-            if isinstance(argument, Refused):
+            if isinstance(argument, InvalidArgument):
                 problem = f"{name}: argument {number}: {argument.problem}"
-                # The workflow that gave it has written it with a key that this worker may get. No workflow waits for any other activity.
+                # The calling workflow encrypted the argument with a key that this
+                # worker may still receive, so retry. Activities without a workflow have
+                # no caller that waits.
                 if argument.undecrypted and activity.info().workflow_id:
                     raise UnreadableArgument(problem)
                 raise InvalidInput(problem)

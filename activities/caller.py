@@ -1,6 +1,7 @@
-"""Whose work an activity does: that of the object whose workflow asked for it.
+"""Checks that the workflow of an activity owns the object that the activity changes.
 
-Whoever may start workflows of their own can order any activity, with anything in the order. Which workflow asks is said by the server.
+A user who can start workflows can call any activity with any arguments. The workflow id
+in the activity's info comes from the Temporal server, so it can be trusted.
 """
 
 from typing import NamedTuple
@@ -12,29 +13,37 @@ from api_types.errors import PermissionDenied
 
 
 class Caller(NamedTuple):
-    """The object whose workflow asked; the namespace of a cluster-scoped kind is empty."""
+    """The object whose workflow called the activity.
+
+    Cluster-scoped kinds have no namespace.
+    """
 
     namespace: str
     name: str
 
 
 def caller_of(kind: str) -> Caller:
-    """Give the object of this kind whose workflow asked. Raises PermissionDenied if none did."""
+    """Return the object of this kind whose workflow called the activity.
+
+    Raises PermissionDenied if the calling workflow belongs to another kind.
+    """
     asked_by = activity.info().workflow_id or ""
     namespace, _, name = asked_by.partition("/")[2].rpartition("/")
     found = Caller(namespace, name)
     if not name or asked_by != names.workflow_id(kind, *found):
-        raise PermissionDenied(f"workflow {asked_by} may not order this: only a {kind} does")
+        raise PermissionDenied(
+            f"workflow {asked_by} may not call this activity: only a {kind} may"
+        )
     return found
 
 
 def check_caller(kind: str, namespace: str, name: str = "") -> None:
-    """Check that an order is that of the object whose workflow asked; one without a name says at least its namespace.
+    """Raise PermissionDenied unless the calling workflow owns the given object.
 
-    Raises PermissionDenied.
+    Without `name`, only the namespace is compared.
     """
-    asked_by = caller_of(kind)
-    if asked_by != (namespace, name or asked_by.name):
-        raise PermissionDenied(
-            f"{kind} {'/'.join(filter(None, asked_by))} may not order what is of {'/'.join(filter(None, (namespace, name)))}"
-        )
+    caller = caller_of(kind)
+    if caller != (namespace, name or caller.name):
+        own = "/".join(filter(None, caller))
+        other = "/".join(filter(None, (namespace, name)))
+        raise PermissionDenied(f"{kind} {own} may not act for {other}")

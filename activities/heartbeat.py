@@ -1,7 +1,8 @@
-"""Heartbeats of an activity, whatever it waits for.
+"""Send heartbeats while an activity waits.
 
-Heartbeats let Temporal retry a killed worker's activity within seconds, and deliver a cancellation to it. Work that queues behind a rate
-limit, or waits for a pod to end, would miss them if it had to send them itself.
+Heartbeats let Temporal retry the activity of a killed worker within seconds, and
+deliver cancellations to it. Code that waits for a rate limit or for the end of a pod
+cannot send them itself.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ Progress = dict[str, object]
 
 
 @contextlib.asynccontextmanager
-async def heartbeating(every_seconds: float = _SECONDS) -> AsyncIterator[Callable[[Progress], None]]:
-    """Send a heartbeat every ten seconds, or as often as is said, and at once when the given function reports progress."""
+async def heartbeating(
+    every_seconds: float = _SECONDS,
+) -> AsyncIterator[Callable[[Progress], None]]:
+    """Send a heartbeat every `every_seconds`, and at once when progress is reported."""
     last: Progress = {}
 
     def report(progress: Progress) -> None:

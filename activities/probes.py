@@ -1,4 +1,4 @@
-"""The HTTP pages of a worker process: `/healthz`, `/readyz` and `/metrics`, with the metrics of the Temporal SDK."""
+"""The HTTP endpoints of a worker process: `/healthz`, `/readyz` and `/metrics`."""
 
 import asyncio
 import contextlib
@@ -14,23 +14,37 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from temporalio.worker import Worker
 
-UP = Gauge("modelplane_worker_up", "1 while this worker serves the queue, 0 after it stopped", ["queue"])
+UP = Gauge(
+    "modelplane_worker_up",
+    "1 while this worker serves the queue, 0 after it stopped",
+    ["queue"],
+)
 
 
 def show_up(queue: str, worker: Worker) -> None:
-    """Have `modelplane_worker_up` of a queue follow its worker, which may stop while the others and this process go on."""
+    """Set `modelplane_worker_up` of a queue from the state of its worker.
+
+    A worker may stop while the other workers and the process continue.
+    """
     UP.labels(queue=queue).set_function(lambda: float(worker.is_running))
 
 
-def http_app(workers: dict[str, Worker], sdk_metrics: str, unready: Callable[[], Awaitable[str]]) -> Starlette:
-    """Serve `/healthz`, `/readyz` and `/metrics`. `unready` returns the reason why a healthy process is not ready, or ""."""
+def http_app(
+    workers: dict[str, Worker], sdk_metrics: str, unready: Callable[[], Awaitable[str]]
+) -> Starlette:
+    """Serve `/healthz`, `/readyz` and `/metrics`.
+
+    `unready` returns the reason for which a healthy process is not ready, or "".
+    """
 
     def stopped() -> str:
         names = [queue for queue, worker in workers.items() if not worker.is_running]
         return f"not serving: {', '.join(names)}" if names else ""
 
     def answer(problem: str) -> Response:
-        return PlainTextResponse(f"{problem or 'ok'}\n", status_code=503 if problem else 200)
+        return PlainTextResponse(
+            f"{problem or 'ok'}\n", status_code=503 if problem else 200
+        )
 
     async def healthz(_: Request) -> Response:
         return answer(stopped())
@@ -43,17 +57,33 @@ def http_app(workers: dict[str, Worker], sdk_metrics: str, unready: Callable[[],
             sdk = await http.get(f"http://{sdk_metrics}/metrics")
         return Response(generate_latest() + sdk.content, media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(routes=[Route("/healthz", healthz), Route("/readyz", readyz), Route("/metrics", metrics)])
+    return Starlette(
+        routes=[
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/metrics", metrics),
+        ]
+    )
 
 
 @contextlib.asynccontextmanager
 async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
     """Run the HTTP server while the body runs."""
     host, _, port = listen.rpartition(":")
-    server = uvicorn.Server(uvicorn.Config(app, host=host, port=int(port), log_config=None, access_log=False, lifespan="off"))
-    # Signals are handled by `main` and not by the HTTP server.
+    server = uvicorn.Server(
+        uvicorn.Config(
+            app,
+            host=host,
+            port=int(port),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+        )
+    )
+    # `main` handles signals, not the HTTP server.
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
-    task = asyncio.create_task(server._serve())  # noqa: SLF001 - `serve` would take over the signals
+    # `serve` would install its own signal handlers.
+    task = asyncio.create_task(server._serve())  # noqa: SLF001
     try:
         yield
     finally:
@@ -62,7 +92,7 @@ async def serving_http(app: Starlette, listen: str) -> AsyncIterator[None]:
 
 
 def free_port() -> int:
-    """Give a port of this machine that nothing listens on now."""
+    """Return a local port on which no process listens now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

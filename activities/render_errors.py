@@ -1,7 +1,4 @@
-"""What rendering refuses, as the errors that a workflow reads.
-
-Rendering is pure and raises errors of its own; activities that render translate them here.
-"""
+"""Translate the errors of the pure renderers into errors that a workflow reads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +10,10 @@ from api_types.errors import InvalidInput, Unsupported
 
 @contextmanager
 def as_activity_errors() -> Iterator[None]:
-    """Raise InvalidInput or Unsupported for what rendering refuses; the reason of the condition is the first detail of the error."""
+    """Raise InvalidInput or Unsupported for errors of the renderers.
+
+    The first detail of the error is the reason for the condition.
+    """
     try:
         yield
     except InvalidSpec as error:

@@ -1,6 +1,7 @@
-"""The render settings that an operator chose: one mapping from the settings file, for the worker and for `modelplane render`.
+"""Convert the operator's settings into `RenderSettings`.
 
-It stands outside `render`, which is pure: loading `Settings` reads files and the environment.
+The worker and `modelplane render` share this conversion. It is not part of `render`,
+which is pure: loading `Settings` reads files and the environment.
 """
 
 from activities.render.inputs.settings import RenderSettings
@@ -9,7 +10,7 @@ from api_types.settings import Settings
 
 
 def render_settings(settings: Settings) -> RenderSettings:
-    """Pick the settings that shape rendered objects. Images have the names that they have in the mirror, if there is one."""
+    """Return the settings that shape rendered objects, with mirrored image names."""
     mirror = settings.images.mirror
     return RenderSettings(
         image_mirror=mirror,
@@ -27,6 +28,12 @@ def render_settings(settings: Settings) -> RenderSettings:
         epp_metrics_auth=settings.epp.metrics_auth,
         epp_extra_flags=settings.epp.extra_flags,
         epp_kv_cache_weight=settings.epp.kv_cache_utilization_weight,
+        longest_generation=settings.stack.longest_generation,
+        epp_requests=settings.epp.requests,
+        epp_limits=settings.epp.limits,
+        pod_tolerations=tuple(settings.stack.tolerations),
+        pod_priority_class=settings.stack.priority_class_name,
+        pod_affinity=settings.stack.affinity,
         sidecar_image=mirrored(settings.sidecar.image, mirror),
         secrets_propagation=settings.secrets.propagation,
         restart_on_rotation=settings.secrets.restart_on_rotation,

@@ -1,4 +1,6 @@
-"""Activities of ModelCache: resolve a revision, stage an artifact on a cluster, delete it there.
+"""Activities of ModelCache: resolve a revision, stage an artifact, delete it.
 
-What is applied is decided in `render/cache`, what is read back in `observe/cache.py`. Imports nothing of `workloads` and `clusters`.
+`render/cache` computes the objects to apply, and `observe/cache.py` interprets the
+objects that the cluster returns. This package does not import `workloads` or
+`clusters`.
 """

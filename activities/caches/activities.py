@@ -1,7 +1,9 @@
 """Stage one artifact of a ModelCache on one cluster, and delete it there.
 
-Every activity may run twice and be killed between any two requests. A volume keeps what it cannot change; a Job is created, never changed;
-a credential is on the cluster only while a Job needs it, and its value is read from the store for the cluster alone.
+Every activity is idempotent and may be killed between any two requests. An existing
+volume keeps its immutable fields. A Job is created and never changed. A credential is
+on the cluster only while a Job needs it. Its value is read from the store only when it
+is written to the cluster.
 """
 
 import asyncio
@@ -16,10 +18,21 @@ from activities.caches.credentials import KeyOf, read_together, references_of
 from activities.caches.predecessors import ended_uids, other_claims
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId, Selection
-from activities.cluster_objects.deletion import Deleter, dependents_of, list_served, poll_intervals
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    ClusterPool,
+    Json,
+    ObjectId,
+    Selection,
+)
+from activities.cluster_objects.deletion import (
+    Deleter,
+    dependents_of,
+    list_served,
+    poll_intervals,
+)
 from activities.cluster_objects.namespaces import ensure_namespace
-from activities.cluster_objects.ownership import Owner, conflict, owner_of
+from activities.cluster_objects.ownership import ObjectOwner, conflict, owner_of
 from activities.heartbeat import heartbeating
 from activities.observe.cache import BOUND, MODEL_CACHE
 from activities.observe.digest import content_digest
@@ -28,17 +41,34 @@ from activities.render.cache.artifact import claim_name, read_artifact, read_vol
 from activities.render.cache.volumes import render_cache
 from activities.render.inputs.facts import CacheInput, ClusterInput
 from activities.render.inputs.settings import RenderSettings, workload_namespace
-from activities.render.objects.propagation import Copy
+from activities.render.objects.propagation import PropagatedCopy
 from activities.render.objects.rendered import Rendered
 from activities.render.objects.teardown import CACHE_CREDENTIAL, CACHE_STEPS
 from activities.render_errors import as_activity_errors
 from activities.secrets.copy_data import read_copy_data
-from activities.secrets.credentials import Credential
-from activities.secrets.shared_copies import REASON_MISSING, copies_of, pull_secret_copies, release_all, write_copy
+from activities.secrets.credentials import StoredCredential
+from activities.secrets.shared_copies import (
+    REASON_MISSING,
+    copies_of,
+    pull_secret_copies,
+    release_all,
+    write_copy,
+)
 from activities.secrets.store import SecretReader
 from api_types import labels, names
-from api_types.errors import CredentialsInvalid, NameConflict, ServerError, StorageClassMissing
-from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects, EarlierClaim
+from api_types.errors import (
+    CredentialsInvalid,
+    NameConflict,
+    ServerError,
+    StorageClassMissing,
+)
+from api_types.messages.caches import (
+    ApplyCache,
+    AwaitCredential,
+    CacheApplied,
+    DeleteCacheObjects,
+    EarlierClaim,
+)
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.text.quantity import parse_quantity
 
@@ -47,7 +77,11 @@ _STORE_POLL_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class CacheActivities:
-    """What a ModelCache does on clusters. `force_after`: when pods that do not end are deleted without grace (None: never)."""
+    """Applies and deletes the objects of ModelCaches on clusters.
+
+    `force_after` is the time after which pods that do not end are deleted without a
+    grace period. None disables this.
+    """
 
     clusters: ClusterPool
     store: SecretReader
@@ -56,36 +90,55 @@ class CacheActivities:
 
     @activity.defn
     async def apply_cache(self, order: ApplyCache) -> CacheApplied:
-        """Apply the volume of an artifact and, if it is to be filled, its credential and its Job.
+        """Apply the volume of an artifact, and its credential and Job if it hydrates.
 
-        Without the credential only the volume is applied, and the result says what is missing. Raises InvalidInput or Unsupported if it
-        cannot be rendered or is refused, NameConflict if an object has another owner (nothing is applied then), StorageClassMissing before
-        a claim is made that nothing could bind, ServerError while a volume cannot be expanded yet. Objects of an earlier run of the same
-        cache are taken over; a Job of it ends first. Its claims of other artifacts are named in the result.
+        If the credential is missing, only the volume is applied, and the result names
+        the missing Secret. Objects of an earlier run of the same cache are adopted,
+        after a Job of that run has ended. The result lists claims of that run for other
+        artifacts.
+
+        Raises InvalidInput or Unsupported if the cache cannot be rendered or the
+        cluster rejects it. Raises NameConflict, without applying anything, if an object
+        has another owner. Raises StorageClassMissing instead of creating a claim that
+        could never bind, and ServerError while a volume cannot be expanded yet.
         """
         check_caller(MODEL_CACHE, order.namespace, order.name)
         cluster = await self.clusters.at(order.connection)
         wanted = _input(order)
         with as_activity_errors():
-            artifact, options, claim = read_artifact(wanted), options_of(wanted), claim_name(wanted)
+            artifact = read_artifact(wanted)
+            options = options_of(wanted)
+            claim = claim_name(wanted)
             read_volume(order.spec)
-        credential = await read_together(self.store, order.namespace, references_of(artifact, options))
+        credential = await read_together(
+            self.store, order.namespace, references_of(artifact, options)
+        )
         targets = _Targets.of(claim, workload_namespace(order.namespace, self.settings))
         adopted: set[str] = set()
         async with heartbeating() as report:
             while True:
                 async with cluster.applying():
-                    outcome = await self._apply(cluster, targets, order, wanted, credential)
+                    outcome = await self._apply(
+                        cluster, targets, order, wanted, credential
+                    )
                 adopted.update(outcome.adopted)
                 if isinstance(outcome, CacheApplied):
                     return outcome.model_copy(update={"adopted": sorted(adopted)})
-                # A claim that is mounted, or a pod that does not end, may take any time: other applies go on meanwhile.
-                await Deleter(cluster, outcome.owner_uid, report, self.force_after).until_gone([outcome.target])
+                # Deleting a mounted claim, or a pod that does not end, may take long,
+                # so the slot is released for other applies.
+                await Deleter(
+                    cluster, outcome.owner_uid, report, self.force_after
+                ).until_gone([outcome.target])
 
     async def _apply(
-        self, cluster: ClusterApi, targets: "_Targets", order: ApplyCache, wanted: CacheInput, credential: Credential
+        self,
+        cluster: ClusterApi,
+        targets: "_Targets",
+        order: ApplyCache,
+        wanted: CacheInput,
+        credential: StoredCredential,
     ) -> "CacheApplied | _Obstacle":
-        """Apply, up to what must be gone first."""
+        """Apply the objects, or return the first object that must be deleted before."""
         live = await _read(cluster, targets)
         adopted = sorted(await _adoptable(live, order))
         if obstacle := await _obstacle(cluster, targets, live, order, adopted):
@@ -93,18 +146,37 @@ class CacheActivities:
         await _check_storage_class(cluster, order, live.volume)
         artifact = read_artifact(wanted)
         kept, warnings = await _immutable_fields(
-            cluster, live.volume, artifact.size_gib, order.storage_class_name, read_volume(order.spec).access_mode
+            cluster,
+            live.volume,
+            artifact.size_gib,
+            order.storage_class_name,
+            read_volume(order.spec).access_mode,
         )
-        rendered = _render(replace(wanted, credential_missing=bool(credential.missing), **kept), order, self.settings)
+        rendered = _render(
+            replace(wanted, credential_missing=bool(credential.missing), **kept),
+            order,
+            self.settings,
+        )
         shared = targets.volume.namespace == self.settings.workload_namespace
-        await ensure_namespace(cluster, targets.volume.namespace, f"{MODEL_CACHE} {order.namespace}/{order.name}", shared=shared)
+        await ensure_namespace(
+            cluster,
+            targets.volume.namespace,
+            f"{MODEL_CACHE} {order.namespace}/{order.name}",
+            shared=shared,
+        )
         stored = await cluster.apply(rendered.objects[0].manifest)
         job_uid = ""
         if order.hydrate and not rendered.held:
             for copy in rendered.copies:
                 await cluster.apply(await self._filled(copy))
             await self._write_pull_secrets(cluster, order, targets.volume.name)
-            job_uid = await _ensure_job(cluster, targets.job, live.job, rendered.objects[-1].manifest, order.failed_job_uid)
+            job_uid = await _ensure_job(
+                cluster,
+                targets.job,
+                live.job,
+                rendered.objects[-1].manifest,
+                order.failed_job_uid,
+            )
             if not job_uid:
                 return _Obstacle(targets.job, order.uid, adopted)
         return CacheApplied(
@@ -120,49 +192,89 @@ class CacheActivities:
             warnings=[*rendered.warnings, *warnings],
         )
 
-    async def _filled(self, copy: Copy) -> Json:
-        """Give a copy with its data, and with what the watch of the cluster compares: its source, and the version of that."""
-        # The version is read first: a source that changes in between has its copy written once more.
+    async def _filled(self, copy: PropagatedCopy) -> Json:
+        """Return the copy with its data and the annotations of its source and version.
+
+        The watch of the cluster compares these annotations to detect a changed source.
+        """
+        # Read the version before the data: if the source changes in between, the copy
+        # is written once more.
         source = await self.store.describe(copy.source_namespace, copy.source_name)
-        notes = {labels.SOURCE: f"{source.kind}/{source.name}", labels.SOURCE_VERSION: source.version} if source else {}
+        notes = {}
+        if source:
+            notes = {
+                labels.SOURCE: f"{source.kind}/{source.name}",
+                labels.SOURCE_VERSION: source.version,
+            }
         metadata = copy.manifest["metadata"]
         marked = {**metadata, "annotations": {**metadata["annotations"], **notes}}
-        return {**copy.manifest, **await read_copy_data(self.store, copy), "metadata": marked}
+        return {
+            **copy.manifest,
+            **await read_copy_data(self.store, copy),
+            "metadata": marked,
+        }
 
-    async def _write_pull_secrets(self, cluster: ClusterApi, order: ApplyCache, claim: str) -> None:
-        """Write the platform's own pull secrets for the image of the Job. Raises CredentialsInvalid for one that cannot be used."""
-        copies, problems = await pull_secret_copies(self.store, order.namespace, self.settings)
+    async def _write_pull_secrets(
+        self, cluster: ClusterApi, order: ApplyCache, claim: str
+    ) -> None:
+        """Write the platform's pull secrets for the Job's image.
+
+        Raises CredentialsInvalid if one cannot be used.
+        """
+        copies, problems = await pull_secret_copies(
+            self.store, order.namespace, self.settings
+        )
         if problems:
             raise CredentialsInvalid("; ".join(problems.values()), REASON_MISSING)
         for copy in copies:
             await write_copy(cluster, self.store, copy, claim, order.uid)
 
     @activity.defn
-    async def delete_cache_objects(self, order: DeleteCacheObjects) -> TeardownStepResult:
-        """Run some steps of `CACHE_STEPS`, each until nothing of it is left. Objects of other owners are left alone and named."""
+    async def delete_cache_objects(
+        self, order: DeleteCacheObjects
+    ) -> TeardownStepResult:
+        """Run the given steps of `CACHE_STEPS`, each until its objects are deleted.
+
+        Objects of other owners are kept and listed in the result.
+        """
         check_caller(MODEL_CACHE, order.namespace)
         cluster = await self.clusters.at(order.connection)
-        targets = _Targets.of(order.claim, workload_namespace(order.namespace, self.settings))
+        targets = _Targets.of(
+            order.claim, workload_namespace(order.namespace, self.settings)
+        )
         by_kind = {target.kind: target for target in targets}
         skipped: list[str] = []
         async with heartbeating() as report:
             deleter = Deleter(cluster, order.uid, report, self.force_after)
             for step in CACHE_STEPS:
-                if step.number in order.steps:
-                    step_targets = [target for kind, target in by_kind.items() if tuple(kind) in step.kinds]
-                    if targets.credential in step_targets:
-                        step_targets += await _further_copies(cluster, targets)
-                    skipped += (await deleter.until_gone(step_targets)).skipped
-                if step.number in order.steps and step.number == CACHE_CREDENTIAL:
-                    shared = await copies_of(cluster, targets.credential.namespace, order.claim)
+                if step.number not in order.steps:
+                    continue
+                step_targets = [
+                    target
+                    for kind, target in by_kind.items()
+                    if tuple(kind) in step.kinds
+                ]
+                if targets.credential in step_targets:
+                    step_targets += await _further_copies(cluster, targets)
+                skipped += (await deleter.until_gone(step_targets)).skipped
+                if step.number == CACHE_CREDENTIAL:
+                    shared = await copies_of(
+                        cluster, targets.credential.namespace, order.claim
+                    )
                     skipped += await release_all(cluster, shared, order.claim)
         return TeardownStepResult(skipped=skipped)
 
     @activity.defn
     async def await_credential(self, order: AwaitCredential) -> str:
-        """Wait until a credential exists, or is another one; give its version, empty if it was deleted."""
+        """Wait until the version of a credential changes, and return the new version.
+
+        The version of a deleted credential is empty.
+        """
         check_caller(MODEL_CACHE, order.namespace)
-        references = [KeyOf(order.name, order.key), *(KeyOf(other.name, other.key) for other in order.others)]
+        references = [
+            KeyOf(order.name, order.key),
+            *(KeyOf(other.name, other.key) for other in order.others),
+        ]
         async with heartbeating():
             while True:
                 found = await read_together(self.store, order.namespace, references)
@@ -188,9 +300,15 @@ class _Targets(NamedTuple):
 
 
 async def _further_copies(cluster: ClusterApi, targets: _Targets) -> list[ObjectId]:
-    """Find the Secrets of an artifact beside its credential: which there are depends on the spec with which they were applied."""
+    """Return the artifact's Secrets other than its credential.
+
+    Their number depends on the spec with which they were applied.
+    """
     selector = f"{labels.CACHE}={targets.volume.name}"
-    listed = await list_served(cluster, Selection(kinds.SECRET, targets.volume.namespace, selector, metadata_only=True))
+    listed = await list_served(
+        cluster,
+        Selection(kinds.SECRET, targets.volume.namespace, selector, metadata_only=True),
+    )
     return [found for found in map(ObjectId.of, listed) if found != targets.credential]
 
 
@@ -201,7 +319,11 @@ class _Live(NamedTuple):
 
 
 class _Obstacle(NamedTuple):
-    """An object that must be gone before an apply goes on, the uid of its owner, and the earlier runs whose objects are taken over."""
+    """An object that must be deleted before the apply continues.
+
+    `owner_uid` is the uid of its owner. `adopted` lists the earlier runs whose objects
+    the cache adopts.
+    """
 
     target: ObjectId
     owner_uid: str
@@ -221,48 +343,86 @@ def _input(order: ApplyCache) -> CacheInput:
     )
 
 
-def _render(wanted: CacheInput, order: ApplyCache, settings: RenderSettings) -> Rendered:
+def _render(
+    wanted: CacheInput, order: ApplyCache, settings: RenderSettings
+) -> Rendered:
     with as_activity_errors():
-        cluster = ClusterInput.assumed(order.cluster, storage_class_name=order.storage_class_name, scheduler_type=order.scheduler_type)
+        cluster = ClusterInput.assumed(
+            order.cluster,
+            storage_class_name=order.storage_class_name,
+            scheduler_type=order.scheduler_type,
+        )
         return render_cache(wanted, cluster, settings)
 
 
 async def _read(cluster: ClusterApi, targets: _Targets) -> _Live:
-    """Read the objects with our names."""
     return _Live(*await asyncio.gather(*(cluster.get(target) for target in targets)))
 
 
 async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
-    """Give the uids of earlier runs of this cache whose objects are there. Raises NameConflict if an object has any other owner."""
-    own = Owner(MODEL_CACHE, order.namespace, order.name, order.uid)
+    """Return the uids of ended runs of this cache whose objects exist.
+
+    Raises NameConflict if an object has any other owner.
+    """
+    own = ObjectOwner(MODEL_CACHE, order.namespace, order.name, order.uid)
     foreign = [item for item in live if item and conflict(item, order.uid)]
-    asked = {owner.uid for owner in map(owner_of, foreign) if owner.uid and owner._replace(uid=own.uid) == own}
+    asked = set()
+    for owner in map(owner_of, foreign):
+        if owner.uid and owner._replace(uid=own.uid) == own:
+            asked.add(owner.uid)
     ended = await ended_uids(activity.client(), own, asked) if asked else set[str]()
-    conflicts = [conflict(item, order.uid) for item in foreign if owner_of(item).uid not in ended]
+    conflicts = [
+        conflict(item, order.uid) for item in foreign if owner_of(item).uid not in ended
+    ]
     if conflicts:
-        raise NameConflict(f"cluster {order.cluster}: {'; '.join(conflicts)}; delete it there or choose another name")
+        raise NameConflict(
+            f"cluster {order.cluster}: {'; '.join(conflicts)}; "
+            "delete it there or choose another name"
+        )
     return ended
 
 
-async def _earlier(cluster: ClusterApi, targets: _Targets, order: ApplyCache) -> list[EarlierClaim]:
-    """Return the claims of other artifacts that ended runs of this cache left."""
-    own = Owner(MODEL_CACHE, order.namespace, order.name, order.uid)
+async def _earlier(
+    cluster: ClusterApi, targets: _Targets, order: ApplyCache
+) -> list[EarlierClaim]:
+    """Return the claims for other artifacts that ended runs of this cache left."""
+    own = ObjectOwner(MODEL_CACHE, order.namespace, order.name, order.uid)
     found = await other_claims(cluster, own, targets.volume)
-    ended = await ended_uids(activity.client(), own, set(found.values())) if found else set[str]()
-    return [EarlierClaim(claim=claim, uid=uid) for claim, uid in sorted(found.items()) if uid in ended]
+    ended = (
+        await ended_uids(activity.client(), own, set(found.values()))
+        if found
+        else set[str]()
+    )
+    return [
+        EarlierClaim(claim=claim, uid=uid)
+        for claim, uid in sorted(found.items())
+        if uid in ended
+    ]
 
 
-async def _obstacle(cluster: ClusterApi, targets: _Targets, live: _Live, order: ApplyCache, adopted: Collection[str]) -> _Obstacle | None:
-    """Give what must be gone before anything is applied; a Job before the claim that its pods mount."""
+async def _obstacle(
+    cluster: ClusterApi,
+    targets: _Targets,
+    live: _Live,
+    order: ApplyCache,
+    adopted: Collection[str],
+) -> _Obstacle | None:
+    """Return the object that must be deleted before anything is applied, if any.
+
+    A Job is deleted before the claim that its pods mount.
+    """
     volume, job = live.volume, live.job
     if job and owner_of(job).uid in adopted:
         return _Obstacle(targets.job, owner_of(job).uid, list(adopted))
     if volume is None:
-        # A Job without the claim filled one that is gone: it says nothing about the next one, which is empty.
+        # The Job filled a claim that no longer exists. Its state does not apply to the
+        # next claim, which is empty.
         return _Obstacle(targets.job, owner_of(job).uid, list(adopted)) if job else None
-    # One that is being deleted already: an apply now would be lost when the deletion ends.
+    # An apply to a claim that is being deleted would be lost when the deletion ends.
     deleted = bool(volume["metadata"].get("deletionTimestamp"))
-    if not deleted and not await _waits_for_nothing(cluster, volume, order.storage_class_name):
+    if not deleted and not await _can_never_bind(
+        cluster, volume, order.storage_class_name
+    ):
         return None
     if job and not deleted:
         return _Obstacle(targets.job, owner_of(job).uid, list(adopted))
@@ -273,10 +433,11 @@ async def _has_class(cluster: ClusterApi, name: str) -> bool:
     return await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", name)) is not None
 
 
-async def _waits_for_nothing(cluster: ClusterApi, volume: Json, class_name: str) -> bool:
-    """Tell whether a claim was never bound and asks for a class that is not there, while another class is wanted by now.
+async def _can_never_bind(cluster: ClusterApi, volume: Json, class_name: str) -> bool:
+    """Return whether an unbound claim has a missing class other than the ordered one.
 
-    The class of a claim is immutable, and this one has no volume that could be lost.
+    The class of a claim is immutable, so the claim must be replaced. It has no volume
+    that could be lost.
     """
     held = str(volume["spec"].get("storageClassName", ""))
     if _is_bound(volume) or not class_name or held in ("", class_name):
@@ -284,66 +445,114 @@ async def _waits_for_nothing(cluster: ClusterApi, volume: Json, class_name: str)
     return not await _has_class(cluster, held)
 
 
-async def _check_storage_class(cluster: ClusterApi, order: ApplyCache, volume: Json | None) -> None:
-    """Refuse a claim that nothing would bind. Raises StorageClassMissing; a volume that is bound needs its class no more."""
-    wanted = str(volume["spec"].get("storageClassName", "")) if volume else order.storage_class_name
-    if not wanted or (volume and _is_bound(volume)) or await _has_class(cluster, wanted):
+async def _check_storage_class(
+    cluster: ClusterApi, order: ApplyCache, volume: Json | None
+) -> None:
+    """Raise StorageClassMissing if an unbound claim has a class that does not exist."""
+    wanted = (
+        str(volume["spec"].get("storageClassName", ""))
+        if volume
+        else order.storage_class_name
+    )
+    if (
+        not wanted
+        or (volume and _is_bound(volume))
+        or await _has_class(cluster, wanted)
+    ):
         return
     named_by_cache = bool(read_volume(order.spec).storage_class)
-    field = "spec.volume.storageClassName of the ModelCache" if named_by_cache else "spec.cluster.existing.cache of the InferenceCluster"
+    field = (
+        "spec.volume.storageClassName of the ModelCache"
+        if named_by_cache
+        else "spec.cluster.existing.cache of the InferenceCluster"
+    )
     raise StorageClassMissing(
-        f"cluster {order.cluster} has no StorageClass {wanted}: create it there, or name in {field} one that exists "
-        "(volumes made by hand need a class of provisioner kubernetes.io/no-provisioner)"
+        f"cluster {order.cluster} has no StorageClass {wanted}: create it there, or set "
+        f"{field} to an existing one (volumes made by hand need a class with "
+        "provisioner kubernetes.io/no-provisioner)"
     )
 
 
 def _is_bound(volume: Json) -> bool:
-    """Tell whether a claim has, or had, a volume: one that is `Lost` had files too."""
-    return bool(volume["spec"].get("volumeName")) or (volume.get("status") or {}).get("phase", "Pending") != "Pending"
+    """Return whether a claim has or had a volume. A `Lost` claim had one."""
+    return (
+        bool(volume["spec"].get("volumeName"))
+        or (volume.get("status") or {}).get("phase", "Pending") != "Pending"
+    )
 
 
 async def _immutable_fields(
-    cluster: ClusterApi, volume: Json | None, size_gib: int, class_name: str, access_mode: str
+    cluster: ClusterApi,
+    volume: Json | None,
+    size_gib: int,
+    class_name: str,
+    access_mode: str,
 ) -> tuple[Json, list[str]]:
-    """Give what an existing volume must keep, as fields of `CacheInput`, and warnings.
+    """Return the fields that an existing volume must keep, and warnings.
 
-    The storage class and the access mode of a claim are immutable, and so is its size where the class does not allow expansion: the API
-    server would refuse the claim.
+    The keys are fields of `CacheInput`. The storage class and the access mode of a
+    claim are immutable. Its size is immutable where the class does not allow expansion.
+    The API server would reject a claim that changes them.
     """
     if volume is None:
         return {}, []
     spec = volume["spec"]
-    kept: Json = {"volume_class": spec.get("storageClassName", ""), "volume_access": spec["accessModes"][0]}
+    kept: Json = {
+        "volume_class": spec.get("storageClassName", ""),
+        "volume_access": spec["accessModes"][0],
+    }
     warnings: list[str] = []
     if class_name and kept["volume_class"] != class_name:
-        warnings.append(f"the volume keeps storage class {kept['volume_class']}; {class_name} is used from the next artifact on")
+        warnings.append(
+            f"the volume keeps storage class {kept['volume_class']}; "
+            f"{class_name} is used from the next artifact on"
+        )
     if kept["volume_access"] != access_mode:
-        warnings.append(f"the volume keeps access mode {kept['volume_access']}; {access_mode} is used from the next artifact on")
+        warnings.append(
+            f"the volume keeps access mode {kept['volume_access']}; "
+            f"{access_mode} is used from the next artifact on"
+        )
     phase = (volume.get("status") or {}).get("phase", "Pending")
-    # The server stores a quantity in its own form (`1024Gi` becomes `1Ti`), so what is compared is what the texts mean.
+    # The server normalizes quantities (`1024Gi` becomes `1Ti`), so compare parsed
+    # values.
     held, wanted = str(spec["resources"]["requests"]["storage"]), f"{size_gib}Gi"
     growth = parse_quantity(wanted) - parse_quantity(held)
     if growth > 0 and phase != BOUND:
         # Only bound claims can be expanded.
-        raise ServerError(f"volume claim {volume['metadata']['name']} is {phase}: it can be expanded to {wanted} when it is Bound")
+        raise ServerError(
+            f"volume claim {volume['metadata']['name']} is {phase}: "
+            f"it can be expanded to {wanted} when it is Bound"
+        )
     if growth > 0:
-        storage_class = await cluster.get(ObjectId(kinds.STORAGE_CLASS, "", kept["volume_class"]))
+        storage_class = await cluster.get(
+            ObjectId(kinds.STORAGE_CLASS, "", kept["volume_class"])
+        )
         if not (storage_class or {}).get("allowVolumeExpansion"):
             kept["volume_size"] = held
-            warnings.append(f"ExpansionUnsupported: storage class {kept['volume_class']} does not allow expansion, the volume keeps {held}")
+            warnings.append(
+                f"ExpansionUnsupported: storage class {kept['volume_class']} "
+                f"does not allow expansion, the volume keeps {held}"
+            )
     elif growth < 0:
         kept["volume_size"] = held
     return kept, warnings
 
 
-async def _ensure_job(cluster: ClusterApi, target: ObjectId, live: Json | None, manifest: Json, spent: str) -> str:
-    """Ensure a Job as rendered that is not the spent one; give its uid, empty while another one, or a pod of one, is still there.
+async def _ensure_job(
+    cluster: ClusterApi, target: ObjectId, live: Json | None, manifest: Json, spent: str
+) -> str:
+    """Ensure that a Job as rendered exists which is not the `spent` one.
 
-    Two downloads into one volume would delete each other's files.
+    Returns its uid, or "" while another Job, or a pod of one, still exists: two
+    downloads into one volume would delete each other's files.
     """
     async for _ in poll_intervals():
         if live:
-            replaced = live["metadata"].get("deletionTimestamp") or live["metadata"]["uid"] == spent or _hash(live) != _hash(manifest)
+            replaced = (
+                live["metadata"].get("deletionTimestamp")
+                or live["metadata"]["uid"] == spent
+                or _hash(live) != _hash(manifest)
+            )
             return "" if replaced else str(live["metadata"]["uid"])
         if await dependents_of(cluster, target):
             return ""

@@ -1,4 +1,7 @@
-"""Resolve the source of a cache to a commit or digest, so that every cluster stages the same one, at whatever time."""
+"""Resolve the source of a cache to a commit or digest.
+
+Every cluster then stages the same revision, whenever it starts.
+"""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -16,12 +19,14 @@ from api_types.messages.caches import ResolvedRevision, ResolveRevision
 
 
 class RevisionSource(Protocol):
-    """A hub or a registry, as far as resolving a revision needs it."""
+    """The lookup of a revision at a hub or a registry."""
 
     async def resolve(self, artifact: Artifact, credential: str) -> str:
-        """Give the commit or digest that the artifact's reference points to; `credential` is a token or a docker config, or empty.
+        """Return the commit or digest to which the artifact's reference points.
 
-        Raises InvalidInput (it does not exist), CredentialsInvalid, Throttled or ServerError (no response, or an invalid one).
+        `credential` is a token, a docker config or empty. Raises InvalidInput if the
+        reference does not exist, CredentialsInvalid, Throttled, or ServerError if the
+        response is missing or invalid.
         """
         ...
 
@@ -29,16 +34,35 @@ class RevisionSource(Protocol):
 class RevisionActivities:
     """Resolves revisions, with one source per kind of artifact."""
 
-    def __init__(self, store: SecretReader, sources: Mapping[str, RevisionSource]) -> None:
+    def __init__(
+        self, store: SecretReader, sources: Mapping[str, RevisionSource]
+    ) -> None:
         self._store = store
         self._sources = sources
 
     @activity.defn
     async def resolve_revision(self, order: ResolveRevision) -> ResolvedRevision:
-        """Resolve at the source. A missing credential is not waited for: public metadata needs none. Raises what the source raises."""
+        """Resolve the revision at its source.
+
+        A missing credential is not an error here, because public metadata needs none.
+        Raises the errors of `RevisionSource.resolve`.
+        """
         check_caller(MODEL_CACHE, order.namespace, order.name)
-        wanted = CacheInput(order.namespace, order.name, uid="", generation=0, cluster="", spec=order.spec)
+        wanted = CacheInput(
+            order.namespace,
+            order.name,
+            uid="",
+            generation=0,
+            cluster="",
+            spec=order.spec,
+        )
         with as_activity_errors():
             artifact = read_artifact(wanted)
-        credential = await read_credential(self._store, order.namespace, artifact.credential, artifact.credential_key)
-        return ResolvedRevision(revision=await self._sources[artifact.source].resolve(artifact, credential.value))
+        credential = await read_credential(
+            self._store, order.namespace, artifact.credential, artifact.credential_key
+        )
+        return ResolvedRevision(
+            revision=await self._sources[artifact.source].resolve(
+                artifact, credential.value
+            )
+        )

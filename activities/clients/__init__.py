@@ -1,5 +1,6 @@
-"""The outside systems' own libraries, each behind a Protocol of a package that uses it: one package per system.
+"""The libraries of outside systems, one package per system, each behind a Protocol.
 
-Protocols are declared by their users: `ClusterApi` in `cluster_objects`, `SecretStore` in `secrets`, `RevisionSource` in `caches`. Only the
-worker and `secrets/selection.py` import from here. Not here: what to do with an answer.
+The packages that use a Protocol declare it: `ClusterApi` in `cluster_objects`,
+`SecretStore` in `secrets`, `RevisionSource` in `caches`. Only the worker and
+`secrets/selection.py` import from here. Decisions about a response do not belong here.
 """

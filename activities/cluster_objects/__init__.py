@@ -1,5 +1,6 @@
-"""What all activities on clusters share: the `ClusterApi` protocol, the kinds that we apply and watch, ownership, deletion until gone.
+"""The `ClusterApi` protocol, and the kinds, ownership and deletion of cluster objects.
 
-Not here: any SDK (`clients`), any choice of what to apply (`render`). `observe` may not import `deletion` and `namespaces`, which call a
-cluster.
+The package has the rules that all activities on clusters share. SDKs are imported in
+`clients`, and `render` decides which objects to apply. `observe` must not import
+`deletion` and `namespaces`, because these call a cluster.
 """

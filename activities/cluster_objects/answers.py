@@ -1,4 +1,4 @@
-"""What API servers answer about objects is read field by field; an answer without these fields is an error in plain words."""
+"""Convert malformed responses of an API server into errors that a user can read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,27 +7,46 @@ from activities.cluster_objects.cluster_api import ObjectId
 from api_types.errors import ServerError
 from api_types.text.printable import escaped
 
-_UNREADABLE = (ArithmeticError, AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError)
+_UNREADABLE = (
+    ArithmeticError,
+    AttributeError,
+    IndexError,
+    KeyError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @contextmanager
 def reading(target: ObjectId) -> Iterator[None]:
-    """Read what a server answered about an object. Raises ServerError if it lacks what every object of the kind has."""
+    """Raise ServerError if the block fails on a malformed object.
+
+    `target` names the object in the error.
+    """
     try:
         yield
     except _UNREADABLE as error:
         problem = _problem(error)
-        raise ServerError(f"{target} cannot be read as an object of that kind ({problem}): see what answers as the API server") from error
+        raise ServerError(
+            f"{target} is malformed ({problem}): check that the cluster's address leads to "
+            "its API server"
+        ) from error
 
 
 @contextmanager
 def reading_all(cluster: str) -> Iterator[None]:
-    """Read what a cluster answers about many objects. Raises ServerError, which is tried again, if one of them is not as it must be."""
+    """Raise ServerError if the block fails on a malformed object of a list.
+
+    `cluster` is named in the error.
+    """
     try:
         yield
     except _UNREADABLE as error:
-        problem = f"an object cannot be read as one of its kind ({_problem(error)}): see what answers as the API server"
-        raise ServerError(f"cluster {cluster}: {problem}") from error
+        raise ServerError(
+            f"cluster {cluster} returned a malformed object ({_problem(error)}): check that "
+            "the cluster's address leads to its API server"
+        ) from error
 
 
 def _problem(error: Exception) -> str:

@@ -1,10 +1,13 @@
 """The Kubernetes API of one cluster as activities use it: a Protocol over plain JSON.
 
-Objects are the dictionaries that Kubernetes sends: no model of ours could follow every kind of every stack, and nothing here needs one. The
-SDK is behind `ClusterApi` in `clients/`. Failures are raised as the errors of `api_types.errors`:
+Objects are the dictionaries that Kubernetes sends. Typed models could not cover every
+kind of every serving stack, and no caller needs them. The SDK behind `ClusterApi` is in
+`clients/`. Methods raise the errors of `api_types.errors`:
 
-* CredentialsInvalid (401), PermissionDenied (403), InvalidInput (400, 422), StackMissing (the cluster does not serve the kind)
-* Throttled (429), ServerError (409, 5xx), ClusterUnreachable (no response); a retry may help with these
+- CredentialsInvalid (401), PermissionDenied (403), InvalidInput (400, 422),
+  StackMissing (the cluster does not serve the kind)
+- Throttled (429), ServerError (409, 5xx), ClusterUnreachable (no response); a retry
+  may help with these
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -18,7 +21,7 @@ Keep = Callable[[Json], Any]
 Propagation = Literal["Foreground", "Background", "Orphan"]
 
 
-class Kind(NamedTuple):
+class GroupVersionKind(NamedTuple):
     """A kind of object in one version: `apiVersion` as in a manifest."""
 
     api_version: str
@@ -26,7 +29,6 @@ class Kind(NamedTuple):
 
     @property
     def group(self) -> str:
-        """The API group, empty for the core."""
         return self.api_version.rpartition("/")[0]
 
     def __str__(self) -> str:
@@ -34,9 +36,12 @@ class Kind(NamedTuple):
 
 
 class ObjectId(NamedTuple):
-    """One object on a cluster; its text form `<apiVersion>/<Kind>/<namespace>/<name>` is that of an inventory."""
+    """One object on a cluster.
 
-    kind: Kind
+    Its text form is `<apiVersion>/<Kind>/<namespace>/<name>`, as in an inventory.
+    """
+
+    kind: GroupVersionKind
     namespace: str
     name: str
 
@@ -45,35 +50,38 @@ class ObjectId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "ObjectId":
-        """Read the text form. Raises ValueError."""
+        """Parse the text form. Raises ValueError."""
         version, kind, namespace, name = ObjectIdParts.parse(text)
-        return cls(Kind(version, kind), namespace, name)
+        return cls(GroupVersionKind(version, kind), namespace, name)
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What it is, in whichever version of its API."""
+        """The object without the version of its API."""
         return (self.kind.group, self.kind.kind, self.namespace, self.name)
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> "ObjectId":
-        """Give the identity of a whole object."""
+        """Return the id of an object."""
         metadata = manifest["metadata"]
-        return cls(Kind(manifest["apiVersion"], manifest["kind"]), metadata.get("namespace", ""), metadata["name"])
+        return cls(
+            GroupVersionKind(manifest["apiVersion"], manifest["kind"]),
+            metadata.get("namespace", ""),
+            metadata["name"],
+        )
 
 
-class Resource(NamedTuple):
-    """How a served kind is addressed."""
-
-    kind: Kind
+class ApiResource(NamedTuple):
+    kind: GroupVersionKind
     plural: str
     namespaced: bool
     verbs: frozenset[str]
 
 
-class Listing(NamedTuple):
-    """All objects of a list, or what is kept of each, and the resource version that a watch may start from.
+class ObjectList(NamedTuple):
+    """The items of a list, and the resource version from which a watch may start.
 
-    Items carry apiVersion and kind.
+    Each item is the result of `keep`, by default the whole object with apiVersion and
+    kind.
     """
 
     items: list[Any]
@@ -81,16 +89,21 @@ class Listing(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One change that a watch saw; a BOOKMARK only carries a newer resource version."""
+    """One event of a watch. A BOOKMARK only carries a newer resource version."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
     object: Json
 
 
 class Selection(NamedTuple):
-    """What to list or watch. Empty parts do not narrow; `metadata_only` keeps contents, such as secret values, on the server."""
+    """Which objects to list or watch.
 
-    kind: Kind
+    An empty field selects all.
+
+    With `metadata_only` the server sends no contents, such as the values of Secrets.
+    """
+
+    kind: GroupVersionKind
     namespace: str = ""
     labels: str = ""
     fields: str = ""
@@ -98,60 +111,84 @@ class Selection(NamedTuple):
 
 
 def whole(item: Json) -> Json:
-    """Keep the object itself."""
+    """Keep the whole object. This is the default of `ClusterApi.list`."""
     return item
 
 
 class WatchExpired(Exception):
-    """The cluster no longer has the changes since that resource version: list again."""
+    """The cluster no longer has the changes since that resource version. List again."""
 
 
 class ClusterApi(Protocol):
-    """One cluster, under one credential."""
-
     def applying(self) -> AbstractAsyncContextManager[None]:
-        """Wait until one more apply may run on the cluster, in the order of arrival, and count as one while held.
+        """Hold one of the cluster's slots for concurrent applies.
 
-        Entering raises ClusterUnreachable when the cluster answers no request meanwhile.
+        Callers get slots in the order of arrival. Entering raises ClusterUnreachable if
+        the cluster stops responding while the caller waits.
         """
         ...
 
     async def version(self) -> str:
-        """Give the server's version, such as `v1.35.4`."""
+        """Return the server's version, such as `v1.35.4`."""
         ...
 
-    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
-        """Give every served kind in every served version; `refresh` runs discovery again."""
-        ...
+    async def resources(
+        self, *, refresh: bool = False
+    ) -> Mapping[GroupVersionKind, ApiResource]:
+        """Return every served kind in every served version.
 
-    async def get(self, target: ObjectId) -> Json | None:
-        """Read one object; None if it, its namespace or its kind does not exist."""
-        ...
-
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
-        """List all pages. Raises StackMissing if the kind is not served, and what `keep` raises.
-
-        What it gives of an object is kept, and at once: all objects together may take a hundred times as much.
+        `refresh` runs discovery again.
         """
         ...
 
-    def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
-        """Follow changes until the server ends the watch. Raises WatchExpired, StackMissing and the errors above."""
+    async def get(self, target: ObjectId) -> Json | None:
+        """Return one object.
+
+        Returns None if it, its namespace or its kind does not exist.
+        """
+        ...
+
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
+        """List all pages.
+
+        `keep` runs on each object as its page arrives, and only its result stays in
+        memory. All objects together may take a hundred times as much. Raises
+        StackMissing if the kind is not served, and any error of `keep`.
+        """
+        ...
+
+    def watch(
+        self, selection: Selection, resource_version: str
+    ) -> AsyncIterator[Event]:
+        """Yield changes until the server ends the watch.
+
+        Raises WatchExpired, StackMissing and the errors that the module lists.
+        """
         ...
 
     async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
-        """Apply one object server-side, as manager `modelplane`, taking over fields of others.
+        """Apply one object server-side as manager `modelplane`.
 
-        Gives what the server stored; with `dry_run` what it would store, and stores nothing.
+        The apply takes over fields of other managers. It returns the stored object.
+        With `dry_run` it returns the object that would be stored, and stores nothing.
         """
         ...
 
     async def create(self, manifest: Json) -> Json | None:
-        """Create an object; None if the name is taken. Also serves review kinds, which are answered and not stored."""
+        """Create an object.
+
+        Returns None if the name is taken.
+
+        Review kinds, which the server evaluates and does not store, are created in the
+        same way.
+        """
         ...
 
     async def replace(self, manifest: Json) -> Json | None:
-        """Replace the object with its `metadata.resourceVersion`; None if that one has changed or is gone."""
+        """Replace the object at its `metadata.resourceVersion`.
+
+        Returns None if the version has changed or the object is gone.
+        """
         ...
 
     async def delete(
@@ -163,13 +200,30 @@ class ClusterApi(Protocol):
         propagation: Propagation = "Foreground",
         grace_seconds: int | None = None,
     ) -> bool:
-        """Request deletion, only of the object with `uid` (at `resource_version`) if given. False if there is no such object (any more)."""
+        """Request deletion.
+
+        Returns False if no such object exists.
+
+        `uid` and `resource_version` are preconditions: another object of that name, or
+        a newer version, is not deleted.
+        """
+        ...
+
+    async def proxied_status(
+        self, service: ObjectId, port: int, path: str
+    ) -> int | None:
+        """Return the status code with which a Service answers a GET request.
+
+        The API server passes the request on. Returns None if it does not, because the
+        user may not do this, or no pod of the Service responds.
+        """
         ...
 
 
 class ClusterPool(Protocol):
-    """The clients of all clusters."""
-
     async def at(self, connection: Connection) -> ClusterApi:
-        """Resolve the reference to the kubeconfig again and give a client for it. Raises CredentialsInvalid."""
+        """Read the kubeconfig again and return a client for it.
+
+        Raises CredentialsInvalid.
+        """
         ...

@@ -1,7 +1,7 @@
 """The owner of an object on a cluster, as its annotations name it.
 
-Tenants and other control planes share clusters. Before an object is overwritten or deleted its owner is read; objects of other owners are
-left as they are.
+Tenants and other control planes share clusters. Before an object is overwritten or
+deleted, its owner is read. Objects of other owners are not changed.
 """
 
 from collections.abc import Mapping
@@ -11,12 +11,12 @@ from activities.cluster_objects.cluster_api import ObjectId
 from api_types import labels, names
 from api_types.payloads.limits import shortened
 
-# Annotations may be of any length, and whoever may write the object chooses them.
+# Annotations may be of any length, and everyone who may write the object can set them.
 _SHOWN_BYTES_MAX = 600
 
 
-class Owner(NamedTuple):
-    """The entity that an object carries in its annotations; all parts empty if it carries none of ours."""
+class ObjectOwner(NamedTuple):
+    """The entity that an object's annotations name, or empty fields if they name none."""
 
     kind: str
     namespace: str
@@ -25,7 +25,6 @@ class Owner(NamedTuple):
 
     @property
     def workflow_id(self) -> str:
-        """The id of the entity's workflow."""
         return names.workflow_id(self.kind, self.namespace, self.name)
 
     def __str__(self) -> str:
@@ -35,17 +34,28 @@ class Owner(NamedTuple):
         return shortened(f"{self.kind} {where} (uid {self.uid})", _SHOWN_BYTES_MAX)
 
 
-def owner_of(item: Mapping[str, Any]) -> Owner:
-    """Read the owner of an object."""
+def owner_of(item: Mapping[str, Any]) -> ObjectOwner:
     metadata = item["metadata"]
     if (metadata.get("labels") or {}).get(labels.MANAGED_BY) != labels.MANAGED_BY_VALUE:
-        return Owner("", "", "", "")
+        return ObjectOwner("", "", "", "")
     notes = metadata.get("annotations") or {}
-    keys = (labels.OWNER_KIND, labels.OWNER_NAMESPACE, labels.OWNER_NAME, labels.OWNER_UID)
-    return Owner(*(str(notes.get(key, "")) for key in keys))
+    keys = (
+        labels.OWNER_KIND,
+        labels.OWNER_NAMESPACE,
+        labels.OWNER_NAME,
+        labels.OWNER_UID,
+    )
+    return ObjectOwner(*(str(notes.get(key, "")) for key in keys))
 
 
 def conflict(item: Mapping[str, Any], uid: str) -> str:
-    """Say why the owner with `uid` may not write or delete an existing object; empty if the object is its own."""
+    """Return why the owner with `uid` may not write or delete an existing object.
+
+    Returns an empty string if the owner may.
+    """
     owner = owner_of(item)
-    return "" if owner.uid == uid else f"{ObjectId.of(item)} exists already and belongs to {owner}"
+    return (
+        ""
+        if owner.uid == uid
+        else f"{ObjectId.of(item)} exists already and belongs to {owner}"
+    )

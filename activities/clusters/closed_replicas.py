@@ -1,7 +1,8 @@
-"""Replicas whose workflows were terminated, or failed: their deployments are told to check them.
+"""Notify deployments of replicas whose workflows were terminated or failed.
 
-Nothing else would say so: what such a replica applied goes on serving, and no message is due to it. A deployment that is told checks by
-itself, so a message that is late or repeated changes nothing. Its resync does the same every hour, should the message not be sent.
+No other message notifies them: the objects of such a replica keep serving. A notified
+deployment checks its replicas itself, so late or repeated messages have no effect. If
+no message arrives, its hourly resync has the same result.
 """
 
 import asyncio
@@ -14,7 +15,12 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.messaging.querying import first_run
-from activities.messaging.search_attributes import CLUSTER, DEPLOYMENT, NAMESPACE, closed_query
+from activities.messaging.search_attributes import (
+    CLUSTER,
+    DEPLOYMENT,
+    NAMESPACE,
+    closed_query,
+)
 from activities.messaging.sending import send_signal
 from api_types.clock import timestamp, utc_now
 from api_types.messages.delivery import entity
@@ -24,9 +30,11 @@ from api_types.messages.signals import ModelDeploymentSignals
 CHECK_SECONDS = 15.0
 # One listing serves the watches of all clusters of a worker.
 LISTING_SECONDS = 10.0
-# How far back is looked. Visibility lags by seconds; a deployment that could not start its replica is told again meanwhile.
+# The age up to which closed workflows are listed. Visibility lags by seconds. A
+# deployment that cannot start its replica is notified again in the meantime.
 LOOK_BACK = timedelta(minutes=15)
-# A replica whose workflow ends again and again is reported ever more rarely.
+# The first and the longest pause between reports of a replica whose workflow keeps
+# closing.
 REPEAT_SECONDS = (60.0, 3600.0)
 
 Call = Callable[[str], None]
@@ -35,7 +43,7 @@ log = structlog.get_logger("modelplane.closed_replicas")
 
 
 class ClosedReplica(NamedTuple):
-    """A run of a ModelReplica that did not end by itself."""
+    """A run of a ModelReplica that was terminated or failed."""
 
     run_id: str
     workflow_id: str
@@ -45,7 +53,7 @@ class ClosedReplica(NamedTuple):
 
 
 class ClosedReplicas:
-    """What visibility lists of them, for all clusters of a worker."""
+    """The closed replicas that visibility lists, cached for all clusters of a worker."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -53,7 +61,7 @@ class ClosedReplicas:
         self._listed_at = float("-inf")
 
     async def on_cluster(self, client: Client, cluster: str) -> list[ClosedReplica]:
-        """Give those on a cluster. Raises RPCError."""
+        """Return the closed replicas on a cluster. Raises RPCError."""
         async with self._lock:
             now = asyncio.get_running_loop().time()
             if now - self._listed_at >= LISTING_SECONDS:
@@ -63,52 +71,78 @@ class ClosedReplicas:
 
 
 class DeploymentNotifier:
-    """Tells deployments of the closed replicas on one cluster.
+    """Notifies deployments of the closed replicas on one cluster.
 
-    `repeat` is called once for each closed run, with the workflow id: the next run has the same
-    uid, and no observation.
+    `repeat` is called with the workflow id once per closed run, because the next run
+    has the same uid and no observation.
     """
 
-    def __init__(self, closed: ClosedReplicas, client: Client, cluster: str, repeat: Call) -> None:
+    def __init__(
+        self, closed: ClosedReplicas, client: Client, cluster: str, repeat: Call
+    ) -> None:
         self._closed = closed
         self._client = client
         self._cluster = cluster
         self._repeat = repeat
         self._known: frozenset[str] = frozenset()
-        # When each may be reported again, and after which pause the time after that.
+        # By workflow id: when the replica may be reported again, and the pause after
+        # that.
         self._next: dict[str, tuple[float, float]] = {}
 
     async def run(self) -> None:
-        """Notify them until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
             try:
                 await self.notify()
             except (RPCError, TimeoutError) as error:
-                log.warning("terminated replicas were not looked for", cluster=self._cluster, error=str(error))
+                log.warning(
+                    "could not list terminated replicas; the next listing retries",
+                    cluster=self._cluster,
+                    error=str(error),
+                )
 
     async def notify(self) -> None:
-        """Look for closed replicas once. Raises RPCError and TimeoutError."""
+        """List closed replicas once and notify. Raises RPCError and TimeoutError."""
         closed = await self._closed.on_cluster(self._client, self._cluster)
         for found in closed:
             if found.run_id not in self._known:
                 self._repeat(found.workflow_id)
         self._known = frozenset(found.run_id for found in closed)
         now = asyncio.get_running_loop().time()
-        due = {found.workflow_id: found for found in closed if self._next.get(found.workflow_id, (now, 0.0))[0] <= now}
-        lost = [found for workflow_id, found in sorted(due.items()) if not await first_run(self._client, workflow_id)]
-        for namespace, deployment in sorted({(found.namespace, found.deployment) for found in lost}):
-            check = ModelDeploymentSignals.CHECK_REPLICAS.request(entity(ModelDeploymentSignals, namespace, deployment), CheckReplicas())
+        due = {
+            found.workflow_id: found
+            for found in closed
+            if self._next.get(found.workflow_id, (now, 0.0))[0] <= now
+        }
+        lost = [
+            found
+            for workflow_id, found in sorted(due.items())
+            if not await first_run(self._client, workflow_id)
+        ]
+        deployments = {(found.namespace, found.deployment) for found in lost}
+        for namespace, deployment in sorted(deployments):
+            check = ModelDeploymentSignals.CHECK_REPLICAS.request(
+                entity(ModelDeploymentSignals, namespace, deployment), CheckReplicas()
+            )
             try:
                 await send_signal(self._client, check)
             except (RPCError, TimeoutError) as error:
-                # It is told again with its next turn, and the others need not wait for it.
-                log.warning("a deployment was not told of terminated replicas", deployment=f"{namespace}/{deployment}", error=str(error))
+                # This deployment is notified again after its pause, and the other
+                # deployments need not wait for it.
+                log.warning(
+                    "could not notify a deployment of terminated replicas; will retry",
+                    deployment=f"{namespace}/{deployment}",
+                    error=str(error),
+                )
         shortest, longest = REPEAT_SECONDS
         for found in lost:
             pause = self._next.get(found.workflow_id, (now, shortest))[1]
             self._next[found.workflow_id] = now + pause, min(2 * pause, longest)
-        self._next = {each: (at, pause) for each, (at, pause) in self._next.items() if at + longest > now}
+        self._next = {
+            each: (at, pause)
+            for each, (at, pause) in self._next.items()
+            if at + longest > now
+        }
 
 
 async def _list(client: Client) -> list[ClosedReplica]:

@@ -1,7 +1,7 @@
-"""Waiting until a cluster that could not be connected can be.
+"""Wait until a cluster that could not be connected becomes reachable.
 
-The Secret is read every few seconds, so a credential that arrives is tried at once. The same credential is tried ever more rarely: an API
-server that is down is asked every minute.
+The Secret is read every few seconds, so a new credential is tried at once. An unchanged
+credential is tried at growing intervals, up to one minute.
 """
 
 import asyncio
@@ -15,10 +15,16 @@ SECRET_POLL_SECONDS = 3.0
 ATTEMPT_SECONDS = (3.0, 60.0)
 
 
-class ConnectionWait:
-    """A wait that ends when `attempt` succeeds, or fails in another way than with the error that is known."""
+class ConnectionRetry:
+    """A wait that ends when `attempt` succeeds or fails with a new error."""
 
-    def __init__(self, resolve: Resolve, attempt: Callable[[ClusterApi], Awaitable[None]], failure_type: str, failure_message: str) -> None:
+    def __init__(
+        self,
+        resolve: Resolve,
+        attempt: Callable[[ClusterApi], Awaitable[None]],
+        failure_type: str,
+        failure_message: str,
+    ) -> None:
         self._resolve = resolve
         self._attempt = attempt
         self._known = failure_type, failure_message
@@ -27,7 +33,11 @@ class ConnectionWait:
         self._next_attempt = 0.0
 
     async def run(self) -> None:
-        """Wait. Raises what is no error of ours, which says nothing about the cluster."""
+        """Wait until the cluster is reachable or fails with a new error.
+
+        Raises errors of other types than ModelplaneError, which do not describe the
+        cluster.
+        """
         while True:
             try:
                 if await self._is_connected():
@@ -38,8 +48,8 @@ class ConnectionWait:
             await asyncio.sleep(SECRET_POLL_SECONDS)
 
     async def _is_connected(self) -> bool:
-        """Tell whether an attempt succeeded, if one is due."""
-        # A client is that of one credential: another credential, another client.
+        """Return True if an attempt was due and succeeded."""
+        # The pool returns another client when the credential has changed.
         client = await self._resolve()
         clock = asyncio.get_running_loop()
         if client is self._client and clock.time() < self._next_attempt:
@@ -49,15 +59,23 @@ class ConnectionWait:
         try:
             await self._attempt(client)
         finally:
-            self._next_attempt, self._pause = clock.time() + self._pause, next_pause(self._pause, self._longest)
+            self._next_attempt, self._pause = (
+                clock.time() + self._pause,
+                next_pause(self._pause, self._longest),
+            )
         return True
 
     def _is_known(self, error: ModelplaneError) -> bool:
-        """Tell whether an error is the known one. What a person must do is in the text; that of a lost connection varies."""
+        """Return True for an error of the known type.
+
+        Two ActionRequiredErrors must also have the same text, which contains the
+        required action. The text of a lost connection varies.
+        """
         failure_type, message = self._known
-        return error.type == failure_type and (not isinstance(error, ActionRequiredError) or error.message == message)
+        return error.type == failure_type and (
+            not isinstance(error, ActionRequiredError) or error.message == message
+        )
 
 
 def next_pause(pause: float, longest: float) -> float:
-    """Give the pause after the next attempt."""
     return min(2 * pause, longest)

@@ -1,6 +1,7 @@
-"""How entities start, find, signal and query one another.
+"""Start, find, signal and query entities.
 
-Everything goes through the worker's own Temporal client: from local activities for one signal, from ordinary ones for many. That makes
-fewer events in a history than signals that workflow code sends. A repeat changes nothing: a message carries a whole value, and where
-order matters a request id, a sequence number or a uid.
+All calls use the worker's own Temporal client: a local activity for a single signal, an
+ordinary one for many. This adds fewer events to a history than signals from workflow
+code. A repeated message has no effect: it contains a whole value and, if the order
+matters, a request id, a sequence number or a uid.
 """

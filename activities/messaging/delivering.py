@@ -1,9 +1,11 @@
-"""Send signals to several receivers. No receiver waits for another receiver.
+"""Send signals to several receivers.
 
-A receiver may refuse signals for hours, for example because its run has taken as many as one run
-may take. The activity hands refused signals to the Redelivery of the receiver, a workflow that
-sends them again. The sender goes on, because each receiver copes with messages that are late or
-lost.
+No receiver waits for another receiver.
+
+A receiver may refuse signals for hours, for example because its run has received the
+maximum number of signals. The activity hands refused signals to the Redelivery of the
+receiver, a workflow that sends them again. The sender continues, because each receiver
+tolerates late and lost messages.
 """
 
 import asyncio
@@ -19,24 +21,37 @@ from temporalio.service import RPCError
 from activities.heartbeat import Progress
 from activities.messaging.messages import Survey
 from activities.messaging.querying import first_run, list_entities
-from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE, REFUSALS, ensure_redelivery, send_signal
+from activities.messaging.sending import (
+    CALL_SECONDS,
+    CALLS_AT_ONCE,
+    REFUSALS,
+    ensure_redelivery,
+    send_signal,
+)
 from api_types import names
 from api_types.errors import error_message
-from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, SignalRequest
+from api_types.messages.delivery import (
+    Broadcast,
+    HoldSignals,
+    Redelivered,
+    SignalRequest,
+)
 
-# Before this attempt, an error of every receiver fails the activity: the server may be down.
+# Before this attempt, the activity fails if all receivers fail, because the server may
+# be down.
 _PATIENT_ATTEMPTS = 3
 # Before this attempt, a refused start of a Redelivery fails the activity. Temporal retries it for
 # one to two minutes.
 _HAND_OVER_ATTEMPTS = 15
 # Seconds for the signals to a receiver, and again for the hand-over. A local activity has ten.
 _LOCAL_SECONDS = 4
-# How long a Redelivery sends before it reports how far it is.
+# How long a Redelivery sends signals before it reports its progress.
 _ROUND_SECONDS = 30
-# How many receivers a broadcast signals between two reports of progress. The next attempt repeats
-# the signals of a page that was not complete.
+# The number of receivers that a broadcast signals between two reports of progress. The
+# next attempt repeats the signals of an incomplete page.
 PAGE = 100
-# Nothing waits for the end of a broadcast, but decisions wait behind the calls that the server has.
+# Nothing waits for the end of a broadcast, but its calls delay the decisions that the
+# server processes.
 BROADCAST_CALLS_AT_ONCE = 4
 
 
@@ -64,7 +79,7 @@ class _Outbox:
         return error_message(self.error) or type(self.error).__name__
 
     async def send(self, client: Client, seconds: float | None = None) -> None:
-        """Send until the first refusal, for so many seconds at most."""
+        """Send until the first refusal, or for at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 while self.unsent:
@@ -81,13 +96,15 @@ async def deliver(
 ) -> list[str]:
     """Send signals from an activity, in order for each receiver.
 
-    So many receivers get their signals at the same time. Returns the receivers that do not run.
-    Raises the error of a receiver if all of them fail and the server may be the cause; Temporal
-    then makes another attempt.
+    `at_once` receivers get their signals concurrently. Returns the receivers that do
+    not run. Raises the error of a receiver if all of them fail and the server may be
+    the cause. Temporal then makes another attempt.
     """
     outboxes: dict[str, _Outbox] = {}
     for request in requests:
-        outboxes.setdefault(request.workflow_id, _Outbox(request.workflow_id)).unsent.append(request)
+        outboxes.setdefault(
+            request.workflow_id, _Outbox(request.workflow_id)
+        ).unsent.append(request)
     seconds = _LOCAL_SECONDS if activity.info().is_local else None
     slots = asyncio.Semaphore(at_once)
 
@@ -109,18 +126,25 @@ async def deliver(
     return [outbox.receiver for outbox in outboxes.values() if outbox.missing]
 
 
-async def broadcast(client: Client, wanted: Broadcast, report: Callable[[Progress], None]) -> int:
-    """Send one signal to all running entities that are wanted, page by page.
+async def broadcast(
+    client: Client, wanted: Broadcast, report: Callable[[Progress], None]
+) -> int:
+    """Send one signal to all matching running entities, page by page.
 
-    Returns the number of receivers. `report` gets the progress after each page, and the next
-    attempt goes on there.
+    Returns the number of receivers. `report` gets the progress after each page, and the
+    next attempt continues there.
     """
     progress: dict[str, Any] = next(iter(activity.info().heartbeat_details), {})
     if progress:
         # Otherwise the first heartbeat of this attempt would delete the progress.
         report(progress)
     after, reached = str(progress.get("after", "")), int(progress.get("reached", 0))
-    narrowed = Survey(kinds=wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, page_size=PAGE)
+    narrowed = Survey(
+        kinds=wanted.kinds,
+        namespace=wanted.namespace,
+        cluster=wanted.cluster,
+        page_size=PAGE,
+    )
     while True:
         page = await list_entities(client, narrowed.model_copy(update={"after": after}))
         signal = partial(SignalRequest, signal=wanted.signal, payload=wanted.payload)
@@ -139,7 +163,9 @@ async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redeli
     await outbox.send(client, _ROUND_SECONDS)
     count = len(requests) - len(outbox.unsent)
     is_slow = isinstance(outbox.error, TimeoutError) and count > 0
-    return Redelivered(count=count, missing=outbox.missing, problem="" if is_slow else outbox.problem)
+    return Redelivered(
+        count=count, missing=outbox.missing, problem="" if is_slow else outbox.problem
+    )
 
 
 async def _hand_over(client: Client, outbox: _Outbox) -> None:
@@ -147,21 +173,24 @@ async def _hand_over(client: Client, outbox: _Outbox) -> None:
     held = HoldSignals(sender=sender, signals=outbox.unsent, problem=outbox.problem)
     activity.logger.warning("%s takes no signals: %s", outbox.receiver, held.problem)
     if names.receiver_of_redelivery(outbox.receiver):
-        # The signals are lost. A Redelivery for a Redelivery would change nothing.
+        # The signals are lost. A Redelivery for a Redelivery would not help.
         return
     try:
         await ensure_redelivery(client, outbox.receiver, held)
     except RPCError as error:
         if error.status not in REFUSALS or not await _is_final(client, outbox.receiver):
             raise
-        activity.logger.warning("signals for %s are lost: %s", outbox.receiver, error_message(error))
+        activity.logger.warning(
+            "signals for %s are lost: %s", outbox.receiver, error_message(error)
+        )
 
 
 async def _is_final(client: Client, receiver: str) -> bool:
-    """Tell whether the server will refuse the hand-over again.
+    """Return whether the server will refuse the hand-over again.
 
-    A Redelivery that runs may take as few signals as its receiver. The start of one may be refused
-    for a while, as before the server knows the search attributes.
+    A running Redelivery has the same limit of signals as its receiver. The start of a
+    Redelivery may be refused for a while, for example before the server knows the
+    search attributes.
     """
     if activity.info().attempt >= _HAND_OVER_ATTEMPTS:
         return True

@@ -1,4 +1,7 @@
-"""What the activities of `EntityClient` take and give, signals aside: those are in `api_types.messages.delivery`."""
+"""The arguments and results of the activities of `EntityClient`.
+
+The messages of signals are in `api_types.messages.delivery`.
+"""
 
 from typing import Any
 
@@ -8,14 +11,18 @@ from api_types.base import Id, Message
 
 
 class ReadMemo(Message):
-    """Which key to read of which entity's memo."""
+    """Read one key of an entity's memo."""
 
     workflow_id: Id
     key: Id
 
 
 class MemoValue(Message):
-    """What a memo holds, None if it has no such key; `found` False when no such entity runs: then it is that of the last one, if any."""
+    """The value in a memo; None if it has no such key.
+
+    `found` is False if the entity does not run. The value is then from the memo of its
+    last run, if there was one.
+    """
 
     found: bool
     value: Any = None
@@ -24,9 +31,11 @@ class MemoValue(Message):
 class Survey(Message):
     """Find entities in visibility and send each one the same query.
 
-    Empty fields do not narrow. `query` empty: only the ids are wanted. `after` is the page token of the last answer; `left` are the
-    entities that it did not reach: they are queried first. `ended`: those that were terminated or failed are named. `quick`: the round ends
-    a second after the last answer.
+    Empty fields do not restrict the search. With an empty `query` only the ids are
+    returned. `after` is the page token of the last response. `left` are the entities
+    that the last round did not reach; they are queried first. With `ended`, entities
+    that were terminated or failed are listed too. With `quick`, the round ends one
+    second after the last response.
     """
 
     kinds: list[Id]
@@ -49,14 +58,15 @@ class QueryEach(Message):
 
 
 class SurveyResult(Message):
-    """The answers by workflow id, as many as fit one payload.
+    """The responses by workflow id, as many as fit into one payload.
 
-    `unresponsive`: the ids of those that run but did not answer in time, with their clusters; `left`: those that were not queried yet;
-    `ended`: those that were terminated or failed, and are not queried.
+    `unresponsive` are running entities that did not respond in time, with their
+    clusters. `left` are entities that were not queried yet. `ended` are entities that
+    were terminated or failed; they are not queried.
     """
 
     answers: dict[str, Any] = Field(default_factory=dict)
-    unresponsive: dict[str, str] = Field(default_factory=dict, alias="silent")
+    unresponsive: dict[str, str] = Field(default_factory=dict)
     left: dict[str, str] = Field(default_factory=dict)
     ended: list[str] = Field(default_factory=list)
     after: str = ""
@@ -68,17 +78,34 @@ class AwaitRunning(Message):
     workflow_id: Id
 
 
+class CountEntities(Message):
+    """Count the running entities of a kind."""
+
+    kind: Id
+
+
+class EntityCount(Message):
+    """The number of running entities, and of those among them whose `Ready` is Unknown."""
+
+    running: int
+    unknown: int
+
+
 class CheckReceivers(Message):
-    """Find out whether entities still run. `known`: ids with the first run of each as it was last seen, empty if it was not seen yet."""
+    """Find out whether entities still run.
+
+    `known` maps ids to the first run that was last seen, or to "" if none was seen yet.
+    """
 
     known: dict[str, str] = Field(default_factory=dict)
     others: list[str] = Field(default_factory=list)
 
 
 class ReceiverChanges(Message):
-    """Which of the `known` have another first run than before, so that they know nothing of what the earlier one was sent.
+    """The entities of `known` with another first run than before.
 
-    `missing`: which of all do not run.
+    The new run has none of the messages that the earlier run received. `missing` are
+    the entities that do not run.
     """
 
     changed: dict[str, str] = Field(default_factory=dict)

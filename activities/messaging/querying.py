@@ -1,7 +1,10 @@
-"""Querying many entities. One that does not answer may have no worker at the moment: it is named, never left out.
+"""Query many entities.
 
-An answer must fit a payload and an activity must end, however many entities there are and however many of them do not answer. So a round
-of queries ends when its answers fill a payload or its time is up; whom it did not reach is given back, to be queried in the next one.
+An entity that does not respond may have no worker at the moment, so it is listed as
+unresponsive and never left out. A response must fit into a payload, and the activity
+must end whatever the number of entities and unresponsive entities. So a round of
+queries ends when its responses fill a payload or its time is up. The result lists the
+entities that it did not reach, for the next round.
 """
 
 import asyncio
@@ -15,28 +18,47 @@ from temporalio import activity
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.messages import CheckReceivers, MemoValue, ReceiverChanges, Survey, SurveyResult
-from activities.messaging.search_attributes import CLUSTER, visibility_query
+from activities.messaging.messages import (
+    CheckReceivers,
+    EntityCount,
+    MemoValue,
+    ReceiverChanges,
+    Survey,
+    SurveyResult,
+)
+from activities.messaging.search_attributes import (
+    CLUSTER,
+    unknown_query,
+    visibility_query,
+)
 from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE
 from api_types.messages.delivery import SignalRequest
 from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
 
-# An answer that takes longer waits beside the others: an entity without a worker must not keep those behind it waiting.
+# A query that takes longer gives up its slot, so that an entity without a worker does
+# not delay later entities.
 SLOT_SECONDS = 0.5
-# When none has answered for so long, none of the others will: workers that replay many histories answer one query after the other.
+# If there is no response for this time, no other entity will respond: workers that
+# replay many histories respond to one query after another.
 QUIET_SECONDS = 5.0
-# The same for a quick survey: an entity that is late reports to the sender later.
+# The same limit for a quick survey. It is shorter, because a late entity reports to the
+# sender later.
 QUICK_SECONDS = 1.0
-# Of one round of queries: after this time it begins no more, and after twice this time it ends.
+# After this time a round starts no more queries, and after twice this time it ends.
 ROUND_SECONDS = 15.0
 _TICK_SECONDS = 0.5
-# The converter raises these for a payload that it cannot decode, for example without the key of the sender.
+# The converter raises these for a payload that it cannot decode, for example without
+# the sender's key.
 DECODING_ERRORS = (KeyError, RuntimeError, ValueError)
 
 
 @dataclass
-class Answers:
-    """What a round of queries gave: answers in order of the ids, who gave none in time, who does not exist, and who was not queried yet."""
+class QueryResults:
+    """The result of a round of queries.
+
+    `by_id` has the responses in order of the ids. `unresponsive` did not respond in
+    time, `missing` do not exist, and `left` were not queried yet.
+    """
 
     by_id: dict[str, Any] = field(default_factory=dict)
     unresponsive: list[str] = field(default_factory=list)
@@ -48,7 +70,12 @@ class _Round:
     """One round of queries."""
 
     def __init__(
-        self, client: Client, query: str, size: Callable[[Any], int], before: Mapping[str, SignalRequest], quiet_seconds: float
+        self,
+        client: Client,
+        query: str,
+        size: Callable[[Any], int],
+        before: Mapping[str, SignalRequest],
+        quiet_seconds: float,
     ) -> None:
         self._client = client
         self._query = query
@@ -63,12 +90,17 @@ class _Round:
         self._answers: dict[str, Any] = {}
         self._missing: list[str] = []
 
-    async def run(self, workflow_ids: Sequence[str]) -> Answers:
-        tasks = {asyncio.create_task(self._ask(workflow_id)): workflow_id for workflow_id in workflow_ids}
+    async def run(self, workflow_ids: Sequence[str]) -> QueryResults:
+        tasks = {
+            asyncio.create_task(self._ask(workflow_id)): workflow_id
+            for workflow_id in workflow_ids
+        }
         waiting = set(tasks)
         try:
             while waiting and not self._is_over(len(workflow_ids)):
-                done, waiting = await asyncio.wait(waiting, timeout=_TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+                done, waiting = await asyncio.wait(
+                    waiting, timeout=_TICK_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
                 for task in done:
                     task.result()
         finally:
@@ -76,20 +108,29 @@ class _Round:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
         known = self._answers.keys() | set(self._missing)
-        kept = self._those_that_fit([workflow_id for workflow_id in workflow_ids if workflow_id in self._answers])
-        return Answers(
+        answered = [each for each in workflow_ids if each in self._answers]
+        kept = self._those_that_fit(answered)
+        return QueryResults(
             by_id=kept,
-            unresponsive=[workflow_id for workflow_id in workflow_ids if workflow_id in self._begun and workflow_id not in known],
+            unresponsive=[
+                workflow_id
+                for workflow_id in workflow_ids
+                if workflow_id in self._begun and workflow_id not in known
+            ],
             missing=self._missing,
             left=[
                 workflow_id
                 for workflow_id in workflow_ids
-                if workflow_id not in self._begun or (workflow_id in self._answers and workflow_id not in kept)
+                if workflow_id not in self._begun
+                or (workflow_id in self._answers and workflow_id not in kept)
             ],
         )
 
     def _those_that_fit(self, answered: Sequence[str]) -> dict[str, Any]:
-        """Give the first answers, as many as fit; what was on the way when the payload was full may be too much."""
+        """Return the first responses that fit into a payload.
+
+        Responses that arrive when the payload is already full may exceed it.
+        """
         kept: dict[str, Any] = {}
         total = 0
         for workflow_id in answered:
@@ -101,8 +142,9 @@ class _Round:
 
     def _is_over(self, wanted: int) -> bool:
         now = time.monotonic()
-        everyone_was_asked = len(self._begun) == wanted or self._is_full()
-        return (everyone_was_asked and now - self._last > self._quiet_seconds) or now > self._ends + ROUND_SECONDS
+        all_queried = len(self._begun) == wanted or self._is_full()
+        quiet = now - self._last > self._quiet_seconds
+        return (all_queried and quiet) or now > self._ends + ROUND_SECONDS
 
     def _is_full(self) -> bool:
         return self._bytes > LIST_BYTES_MAX // 2 or time.monotonic() > self._ends
@@ -124,9 +166,11 @@ class _Round:
     async def _call(self, workflow_id: str) -> None:
         handle = self._client.get_workflow_handle(workflow_id)
         try:
-            if signal := self._before.get(workflow_id):
+            signal = self._before.get(workflow_id)
+            if signal:
                 await handle.signal(signal.signal, signal.payload)
-            answer = await handle.query(self._query, rpc_timeout=timedelta(seconds=2 * ROUND_SECONDS))
+            timeout = timedelta(seconds=2 * ROUND_SECONDS)
+            answer = await handle.query(self._query, rpc_timeout=timeout)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 self._missing.append(workflow_id)
@@ -134,7 +178,9 @@ class _Round:
         except WorkflowQueryFailedError:
             return
         except DECODING_ERRORS as error:
-            activity.logger.warning("the answer of %s cannot be decoded: %s", workflow_id, error)
+            activity.logger.warning(
+                "the answer of %s cannot be decoded: %s", workflow_id, error
+            )
             return
         self._last = time.monotonic()
         self._bytes += self._size(answer)
@@ -149,20 +195,25 @@ async def query_round(
     size: Callable[[Any], int] = wire_size,
     before: Mapping[str, SignalRequest] | None = None,
     quiet_seconds: float = QUIET_SECONDS,
-) -> Answers:
-    """Query entities until their answers fill a payload or the time of a round is up; `size` gives what an answer takes of the payload.
+) -> QueryResults:
+    """Query entities until their responses fill a payload or the round's time is up.
 
-    `before` are signals that entities get before the query, by workflow id: the answer is then that of an entity that has read its signal.
-    A signal whose receiver does not run makes it one that is missing.
+    `size` returns the number of bytes of a response in the payload. `before` maps
+    workflow ids to signals that are sent before the query, so that the response is from
+    an entity that has read its signal. An entity that does not run when its signal is
+    sent is missing.
     """
-    return await _Round(client, query, size, before or {}, quiet_seconds).run(workflow_ids)
+    return await _Round(client, query, size, before or {}, quiet_seconds).run(
+        workflow_ids
+    )
 
 
 @dataclass(frozen=True)
-class Listing:
-    """One page of visibility: running entities with their clusters, in the order of visibility, and the token of the next page.
+class VisibilityPage:
+    """One page of visibility: running entities with their clusters, in order.
 
-    `ended`: others, if those are wanted too.
+    `after` is the token of the next page. `ended` are the entities that no longer run,
+    if they are requested too.
     """
 
     found: dict[str, str]
@@ -170,48 +221,90 @@ class Listing:
     ended: Sequence[str] = ()
 
 
-async def list_entities(client: Client, wanted: Survey) -> Listing:
-    """List one page of the entities that are wanted."""
+async def list_entities(client: Client, wanted: Survey) -> VisibilityPage:
+    """List one page of the wanted entities."""
     listing = client.list_workflows(
         visibility_query(
-            wanted.kinds, namespace=wanted.namespace, cluster=wanted.cluster, deployment=wanted.deployment, ended=wanted.ended
+            wanted.kinds,
+            namespace=wanted.namespace,
+            cluster=wanted.cluster,
+            deployment=wanted.deployment,
+            ended=wanted.ended,
         ),
         page_size=wanted.page_size,
         next_page_token=bytes.fromhex(wanted.after) or None,
     )
     await listing.fetch_next_page()
     rows = listing.current_page or ()
-    ended = {row.id for row in rows if wanted.ended and row.status != WorkflowExecutionStatus.RUNNING}
-    running = {row.id: row for row in rows if not wanted.ended or row.status == WorkflowExecutionStatus.RUNNING}
-    found = {workflow_id: str(row.typed_search_attributes.get(CLUSTER) or "") for workflow_id, row in running.items()}
-    return Listing(found, (listing.next_page_token or b"").hex(), sorted(ended - set(found)))
+    ended = {
+        row.id
+        for row in rows
+        if wanted.ended and row.status != WorkflowExecutionStatus.RUNNING
+    }
+    running = {
+        row.id: row
+        for row in rows
+        if not wanted.ended or row.status == WorkflowExecutionStatus.RUNNING
+    }
+    found = {
+        workflow_id: str(row.typed_search_attributes.get(CLUSTER) or "")
+        for workflow_id, row in running.items()
+    }
+    return VisibilityPage(
+        found, (listing.next_page_token or b"").hex(), sorted(ended - set(found))
+    )
 
 
 async def survey(client: Client, wanted: Survey) -> SurveyResult:
-    """Query one page of the running entities that are wanted, or those that the page before did not reach."""
-    listing = Listing(wanted.left, wanted.after) if wanted.left else await list_entities(client, wanted)
+    """Query one page of the wanted running entities, or those that the last round left."""
+    listing = (
+        VisibilityPage(wanted.left, wanted.after)
+        if wanted.left
+        else await list_entities(client, wanted)
+    )
     if not wanted.query:
-        return SurveyResult(answers=dict.fromkeys(listing.found), ended=list(listing.ended), after=listing.after)
+        return SurveyResult(
+            answers=dict.fromkeys(listing.found),
+            ended=list(listing.ended),
+            after=listing.after,
+        )
     quiet_seconds = QUICK_SECONDS if wanted.quick else QUIET_SECONDS
-    answers = await query_round(client, sorted(listing.found), wanted.query, quiet_seconds=quiet_seconds)
+    answers = await query_round(
+        client, sorted(listing.found), wanted.query, quiet_seconds=quiet_seconds
+    )
     return SurveyResult(
         answers=answers.by_id,
-        unresponsive={workflow_id: listing.found[workflow_id] for workflow_id in answers.unresponsive},
+        unresponsive={
+            workflow_id: listing.found[workflow_id]
+            for workflow_id in answers.unresponsive
+        },
         left={workflow_id: listing.found[workflow_id] for workflow_id in answers.left},
         ended=list(listing.ended),
         after=listing.after,
     )
 
 
-async def query_each(client: Client, workflow_ids: Sequence[str], query: str) -> SurveyResult:
-    """Query several entities; those that do not run any more are in no list."""
+async def query_each(
+    client: Client, workflow_ids: Sequence[str], query: str
+) -> SurveyResult:
+    """Query several entities.
+
+    The result does not contain entities that no longer run.
+    """
     answers = await query_round(client, workflow_ids, query)
     left = dict.fromkeys(answers.left, "")
-    return SurveyResult(answers=answers.by_id, unresponsive=await still_running(client, answers.unresponsive), left=left)
+    return SurveyResult(
+        answers=answers.by_id,
+        unresponsive=await still_running(client, answers.unresponsive),
+        left=left,
+    )
 
 
 async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str, str]:
-    """Return the running workflows with their clusters. If the server tells nothing of a workflow, it counts as running."""
+    """Return the running workflows with their clusters.
+
+    If the server does not respond about a workflow, it counts as running.
+    """
     running: dict[str, str] = {}
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
 
@@ -224,14 +317,26 @@ async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str
                     running[workflow_id] = ""
                 return
         if description.status == WorkflowExecutionStatus.RUNNING:
-            running[workflow_id] = str(description.typed_search_attributes.get(CLUSTER) or "")
+            running[workflow_id] = str(
+                description.typed_search_attributes.get(CLUSTER) or ""
+            )
 
     await asyncio.gather(*(look(workflow_id) for workflow_id in workflow_ids))
     return {workflow_id: running[workflow_id] for workflow_id in sorted(running)}
 
 
+async def count_entities(client: Client, kind: str) -> EntityCount:
+    """Count the running entities of a kind, and those whose `Ready` is Unknown."""
+    running = await client.count_workflows(visibility_query([kind]))
+    unknown = await client.count_workflows(unknown_query(kind))
+    return EntityCount(running=running.count, unknown=unknown.count)
+
+
 async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
-    """Read the memo of an entity, which a closed one keeps; None for a value that cannot be decoded. Raises `TimeoutError`."""
+    """Read the memo of an entity, also of a closed one.
+
+    The value is None if it cannot be decoded. Raises `TimeoutError`.
+    """
     async with asyncio.timeout(CALL_SECONDS):
         try:
             description = await client.get_workflow_handle(workflow_id).describe()
@@ -241,14 +346,21 @@ async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
             raise
         running = description.status == WorkflowExecutionStatus.RUNNING
         try:
-            return MemoValue(found=running, value=await description.memo_value(key, None))
+            return MemoValue(
+                found=running, value=await description.memo_value(key, None)
+            )
         except DECODING_ERRORS as error:
-            activity.logger.warning("the memo of %s cannot be decoded: %s", workflow_id, error)
+            activity.logger.warning(
+                "the memo of %s cannot be decoded: %s", workflow_id, error
+            )
             return MemoValue(found=running)
 
 
 async def first_run(client: Client, workflow_id: str) -> str:
-    """Give the id of the first run of an entity that runs, which stays the same over continue-as-new; empty if it does not run."""
+    """Return the id of the first run of a running entity, or "" if it does not run.
+
+    The id stays the same over continue-as-new.
+    """
     async with asyncio.timeout(CALL_SECONDS):
         try:
             description = await client.get_workflow_handle(workflow_id).describe()
@@ -258,13 +370,17 @@ async def first_run(client: Client, workflow_id: str) -> str:
             raise
     if description.status != WorkflowExecutionStatus.RUNNING:
         return ""
-    return description.raw_description.workflow_execution_info.first_run_id or description.run_id
+    return (
+        description.raw_description.workflow_execution_info.first_run_id
+        or description.run_id
+    )
 
 
 async def check_receivers(client: Client, wanted: CheckReceivers) -> ReceiverChanges:
-    """Find out which entities still run, and which of them are others than before.
+    """Find the entities that do not run, and those with another first run than before.
 
-    An entity is left out if the server does not answer about it. Raises the error if it answers about none.
+    An entity is left out if the server does not respond about it. If the server
+    responds about none, its error is raised.
     """
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
     found: dict[str, str] = {}
@@ -282,6 +398,10 @@ async def check_receivers(client: Client, wanted: CheckReceivers) -> ReceiverCha
         raise errors[0]
     running = {workflow_id: run for workflow_id, run in sorted(found.items()) if run}
     return ReceiverChanges(
-        changed={workflow_id: run for workflow_id, run in running.items() if run != wanted.known.get(workflow_id, run)},
+        changed={
+            workflow_id: run
+            for workflow_id, run in running.items()
+            if run != wanted.known.get(workflow_id, run)
+        },
         missing=sorted(found.keys() - running.keys()),
     )

@@ -1,4 +1,4 @@
-"""Sending signals, and starting the workflows that receive them."""
+"""Send signals, and start the workflows that receive them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,36 @@ from api_types.messages.delivery import HoldSignals, SignalRequest
 from api_types.messages.entities import StartedReplicas, StartReplica
 from api_types.messages.signals import RedeliverySignals, redelivery
 
-# As many calls as the server answers at once without queueing them behind a busy workflow.
+# The number of concurrent calls that the server processes without queueing them behind
+# a busy workflow.
 CALLS_AT_ONCE = 32
 
-# The server answers these to a call that it will refuse again. All others may be the server's own trouble, which concerns all receivers.
-REFUSALS = frozenset({RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.OUT_OF_RANGE})
+# Statuses of calls that the server will refuse again. Any other error may be caused by
+# the server, which then affects all receivers.
+REFUSALS = frozenset(
+    {
+        RPCStatusCode.INVALID_ARGUMENT,
+        RPCStatusCode.FAILED_PRECONDITION,
+        RPCStatusCode.OUT_OF_RANGE,
+    }
+)
 
-# The client retries a call that a busy server refuses. A local activity must end within the ten seconds that it has: one that times out
-# may never be retried, and its workflow would wait for it for ever.
+# The client retries a call that a busy server refuses. A local activity must end within
+# its ten seconds: after a timeout it may never be retried, and its workflow would wait
+# forever.
 CALL_SECONDS = 8
 
 
-async def ensure_scheduler(client: Client, request: SignalRequest | None = None) -> None:
+async def ensure_scheduler(
+    client: Client, request: SignalRequest | None = None
+) -> None:
     """Start the one FleetScheduler if it does not run, and signal it."""
-    signal: Mapping[str, Any] = {"start_signal": request.signal, "start_signal_args": [request.payload]} if request else {}
+    signal: Mapping[str, Any] = {}
+    if request:
+        signal = {
+            "start_signal": request.signal,
+            "start_signal_args": [request.payload],
+        }
     await client.start_workflow(
         "FleetScheduler",
         None,
@@ -43,27 +59,44 @@ async def ensure_scheduler(client: Client, request: SignalRequest | None = None)
     )
 
 
-async def ensure_directory(client: Client, namespace: str, request: SignalRequest) -> None:
+async def ensure_directory(
+    client: Client, namespace: str, request: SignalRequest
+) -> None:
     """Signal the EndpointDirectory of a namespace, and start it if it does not run."""
-    identity = identity_at_start("EndpointDirectory", namespace, namespace, phase="Ready", ready="")
+    identity = identity_at_start(
+        "EndpointDirectory", namespace, namespace, phase="Ready", ready=""
+    )
     await _start_with(client, "EndpointDirectory", namespace, request, identity)
 
 
 async def ensure_upgrades(client: Client, request: SignalRequest) -> None:
     """Signal the one StackUpgrades, and start it if it does not run."""
-    identity = identity_at_start("StackUpgrades", "", "default", phase="Ready", ready="")
+    identity = identity_at_start(
+        "StackUpgrades", "", "default", phase="Ready", ready=""
+    )
     await _start_with(client, "StackUpgrades", "default", request, identity)
 
 
 async def ensure_cloud_cluster(client: Client, request: SignalRequest) -> bool:
-    """Signal a CloudCluster, and start it if it does not run; False for one that is complete: nothing is left to do for it.
+    """Signal a CloudCluster, and start it if it does not run.
 
-    One that was terminated finds at the cloud what it had created. What arrives late, after everything was deleted, starts nothing.
+    Returns False if it is complete, because there is nothing left to do. A terminated
+    one is started again and finds the cloud objects that it had created. A late signal,
+    after everything was deleted, starts nothing.
     """
     cluster, _ = names.cluster_of_cloud(request.workflow_id)
-    identity = identity_at_start("CloudCluster", "", cluster, phase="Pending", ready="", cluster=cluster)
+    identity = identity_at_start(
+        "CloudCluster", "", cluster, phase="Pending", ready="", cluster=cluster
+    )
     try:
-        await _start_with(client, "CloudCluster", cluster, request, identity, reuse=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+        await _start_with(
+            client,
+            "CloudCluster",
+            cluster,
+            request,
+            identity,
+            reuse=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+        )
     except WorkflowAlreadyStartedError:
         return False
     return True
@@ -101,9 +134,10 @@ async def _start_with(
 
 
 async def send_signal(client: Client, request: SignalRequest) -> bool:
-    """Send one signal; False when its receiver does not run.
+    """Send one signal.
 
-    The scheduler, directories of endpoints, StackUpgrades and CloudClusters are started.
+    Returns False if its receiver does not run. The scheduler, endpoint directories,
+    StackUpgrades and CloudClusters are started if they do not run.
     """
     async with asyncio.timeout(CALL_SECONDS):
         if request.workflow_id == names.FLEET_SCHEDULER_ID:
@@ -118,7 +152,9 @@ async def send_signal(client: Client, request: SignalRequest) -> bool:
         if names.cluster_of_cloud(request.workflow_id)[0]:
             return await ensure_cloud_cluster(client, request)
         try:
-            await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload)
+            await client.get_workflow_handle(request.workflow_id).signal(
+                request.signal, request.payload
+            )
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
@@ -126,12 +162,16 @@ async def send_signal(client: Client, request: SignalRequest) -> bool:
         return True
 
 
-class Start(Enum):
-    """What became of a start: the replica runs, or has been deleted already, or its name is held by another uid.
+class StartResult(Enum):
+    """The result of starting a replica.
 
-    `COMPLETED`: it is gone, and all were told. What is late of that would be taken for the end of a run that came after it.
-    `TAKEN`: the other one runs. `UNFINISHED`: it was terminated or failed. What it applied is still there, and with a run of another uid on
-    top its owner could not be read any more. `REFUSED`: the server does not accept it.
+    - `RUNS`: it runs.
+    - `COMPLETED`: it was deleted, and all others were notified. A late message of that
+      run would look like the end of a later run.
+    - `TAKEN`: a run of another uid has its name.
+    - `UNFINISHED`: a run of another uid was terminated or failed. Its objects still
+      exist, and a run of another uid would hide their owner.
+    - `REFUSED`: the server does not accept the start.
     """
 
     RUNS = "runs"
@@ -141,12 +181,17 @@ class Start(Enum):
     REFUSED = "refused"
 
 
-async def start_replicas(client: Client, replicas: Sequence[StartReplica]) -> StartedReplicas:
-    """Start the workflows of replicas, and return the replicas that do not run. A refused start delays no other start."""
+async def start_replicas(
+    client: Client, replicas: Sequence[StartReplica]
+) -> StartedReplicas:
+    """Start the workflows of replicas, and return those that do not run.
+
+    A refused start delays no other start.
+    """
     slots = asyncio.Semaphore(CALLS_AT_ONCE)
     refused: dict[str, str] = {}
 
-    async def start(replica: StartReplica) -> Start:
+    async def start(replica: StartReplica) -> StartResult:
         async with slots, asyncio.timeout(CALL_SECONDS):
             try:
                 return await start_replica(client, replica)
@@ -154,49 +199,69 @@ async def start_replicas(client: Client, replicas: Sequence[StartReplica]) -> St
                 if error.status not in REFUSALS:
                     raise
                 refused[replica.name] = str(error)
-                return Start.REFUSED
+                return StartResult.REFUSED
 
     started = started_replicas(replicas, await asyncio.gather(*map(start, replicas)))
     return started.model_copy(update={"refused": refused})
 
 
-async def start_replica(client: Client, replica: StartReplica) -> Start:
-    """Start the workflow of a replica, unless it is gone already or its name is held by another uid."""
-    handle = client.get_workflow_handle(names.workflow_id("ModelReplica", replica.namespace, replica.name))
-    # Most names are new, and cost one call.
-    for policy in (WorkflowIDReusePolicy.REJECT_DUPLICATE, WorkflowIDReusePolicy.ALLOW_DUPLICATE):
+async def start_replica(client: Client, replica: StartReplica) -> StartResult:
+    """Start the workflow of a replica, unless it completed or another uid has its name."""
+    handle = client.get_workflow_handle(
+        names.workflow_id("ModelReplica", replica.namespace, replica.name)
+    )
+    # Most names are new, and their start takes one call.
+    for policy in (
+        WorkflowIDReusePolicy.REJECT_DUPLICATE,
+        WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+    ):
         if await _start(client, handle.id, replica, policy):
-            return Start.RUNS
+            return StartResult.RUNS
         last = await handle.describe()
         is_same = await last.memo_value("uid", "") == replica.uid
         if last.status == WorkflowExecutionStatus.RUNNING:
-            return Start.RUNS if is_same else Start.TAKEN
+            return StartResult.RUNS if is_same else StartResult.TAKEN
         is_complete = last.status == WorkflowExecutionStatus.COMPLETED
         if is_same == is_complete:
-            return Start.COMPLETED if is_same else Start.UNFINISHED
-    return Start.TAKEN
+            return StartResult.COMPLETED if is_same else StartResult.UNFINISHED
+    return StartResult.TAKEN
 
 
-def started_replicas(replicas: Sequence[StartReplica], starts: Sequence[Start]) -> StartedReplicas:
-    """Give the names of those that do not run."""
-    of = [(replica.name, start) for replica, start in zip(replicas, starts, strict=True)]
+def started_replicas(
+    replicas: Sequence[StartReplica], starts: Sequence[StartResult]
+) -> StartedReplicas:
+    """Return the names of the replicas that do not run."""
+    of = [
+        (replica.name, start) for replica, start in zip(replicas, starts, strict=True)
+    ]
     return StartedReplicas(
-        conflicts=[name for name, start in of if start not in (Start.RUNS, Start.REFUSED)],
-        unfinished=[name for name, start in of if start is Start.UNFINISHED],
-        completed=[name for name, start in of if start is Start.COMPLETED],
+        conflicts=[
+            name
+            for name, start in of
+            if start not in (StartResult.RUNS, StartResult.REFUSED)
+        ],
+        unfinished=[name for name, start in of if start is StartResult.UNFINISHED],
+        completed=[name for name, start in of if start is StartResult.COMPLETED],
     )
 
 
-async def _start(client: Client, workflow_id: str, replica: StartReplica, policy: WorkflowIDReusePolicy) -> bool:
+async def _start(
+    client: Client,
+    workflow_id: str,
+    replica: StartReplica,
+    policy: WorkflowIDReusePolicy,
+) -> bool:
     try:
         await client.start_workflow(
             "ModelReplica",
-            {"birth": replica.wire()},
+            {"start": replica.wire()},
             id=workflow_id,
             task_queue=queues.WORKFLOWS,
             id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
             id_reuse_policy=policy,
-            static_summary=f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}",
+            static_summary=(
+                f"ModelReplica {replica.namespace}/{replica.name} on {replica.cluster}"
+            ),
             **identity_at_start(
                 "ModelReplica",
                 replica.namespace,

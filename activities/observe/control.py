@@ -1,9 +1,12 @@
-"""What is kept of the objects on the control cluster: routes of services, backends of endpoints, the gateway and its class."""
+"""Reduce the objects on the control cluster to small records.
+
+They are routes of services, backends of endpoints, the gateway and its class.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from activities.cluster_objects.ownership import Owner, owner_of
+from activities.cluster_objects.ownership import ObjectOwner, owner_of
 from activities.observe.conditions import condition, find_condition
 from activities.observe.digest import content_digest
 from activities.observe.gateway import address_of
@@ -17,9 +20,13 @@ _NO_STATUS = "the gateway has not reported a status for the route"
 
 
 class RouteSeen(NamedTuple):
-    """An HTTPRoute of a service: what is stored, and what our gateway says of the present generation, with why not."""
+    """The HTTPRoute of a service, and the status that our gateway reports for it.
 
-    owner: Owner
+    The status describes the present generation. `message` is the reason if it is not
+    accepted or resolved.
+    """
+
+    owner: ObjectOwner
     generation: int
     digest: str
     accepted: bool = False
@@ -29,22 +36,26 @@ class RouteSeen(NamedTuple):
 
 
 class MiddlewareSeen(NamedTuple):
-    """The Middleware of a service."""
-
-    owner: Owner
+    owner: ObjectOwner
     digest: str
 
 
 class BackendPart(NamedTuple):
-    """The Service of an endpoint, or a slice of it. `service` names the Service in both cases."""
+    """The Service of an endpoint, or one of its slices.
 
-    owner: Owner
+    `service` is the name of the Service in both cases.
+    """
+
+    owner: ObjectOwner
     service: str
     digest: str
 
 
 class GatewaySeen(NamedTuple):
-    """The gateway: whether it is accepted, its first address, a message that says what is missing, and the name of its class."""
+    """The gateway: acceptance, first address, and the name of its class.
+
+    `message` describes what is missing.
+    """
 
     accepted: bool
     address: str
@@ -53,7 +64,10 @@ class GatewaySeen(NamedTuple):
 
 
 class ClassSeen(NamedTuple):
-    """A GatewayClass: which timeouts of an HTTPRoute it supports, or why that cannot be told from it."""
+    """The HTTPRoute timeouts that a GatewayClass supports.
+
+    `problem` is the reason if the class does not show them.
+    """
 
     request: bool = False
     backend_request: bool = False
@@ -61,70 +75,120 @@ class ClassSeen(NamedTuple):
 
 
 def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
-    """Reduce an HTTPRoute; None if it has no owner of ours."""
+    """Reduce an HTTPRoute. Returns None if Modelplane does not own it."""
     owner = owner_of(item)
     if not owner.uid:
         return None
     generation = int(item["metadata"].get("generation") or 0)
-    seen = RouteSeen(owner, generation, content_digest(item), message=_NO_STATUS, names_middleware=names_middleware(item))
+    seen = RouteSeen(
+        owner,
+        generation,
+        content_digest(item),
+        message=_NO_STATUS,
+        names_middleware=names_middleware(item),
+    )
     for entry in (item.get("status") or {}).get("parents") or []:
         parent = entry.get("parentRef") or {}
-        if parent.get("name") != CONTROL_GATEWAY_NAME or parent.get("namespace", SYSTEM_NAMESPACE) != SYSTEM_NAMESPACE:
+        if (
+            parent.get("name") != CONTROL_GATEWAY_NAME
+            or parent.get("namespace", SYSTEM_NAMESPACE) != SYSTEM_NAMESPACE
+        ):
             continue
         accepted = find_condition(entry.get("conditions") or [], "Accepted", generation)
-        resolved = find_condition(entry.get("conditions") or [], "ResolvedRefs", generation)
-        return seen._replace(accepted=accepted.is_true, resolved=resolved.is_true, message=accepted.text or resolved.text)
+        resolved = find_condition(
+            entry.get("conditions") or [], "ResolvedRefs", generation
+        )
+        return seen._replace(
+            accepted=accepted.is_true,
+            resolved=resolved.is_true,
+            message=accepted.text or resolved.text,
+        )
     return seen
 
 
 def read_middleware(item: Mapping[str, Any]) -> MiddlewareSeen | None:
-    """Reduce a Middleware; None if it has no owner of ours."""
+    """Reduce a Middleware. Returns None if Modelplane does not own it."""
     owner = owner_of(item)
     return MiddlewareSeen(owner, content_digest(item)) if owner.uid else None
 
 
 def names_middleware(route: Mapping[str, Any] | None) -> bool:
-    """Tell whether a stored route of a service names a Middleware."""
+    """Return whether a stored route of a service references a Middleware."""
     rules = ((route or {}).get("spec") or {}).get("rules") or ()
-    return any(each.get("type") == "ExtensionRef" for rule in rules for each in rule.get("filters") or ())
+    return any(
+        each.get("type") == "ExtensionRef"
+        for rule in rules
+        for each in rule.get("filters") or ()
+    )
 
 
 def read_service(item: Mapping[str, Any]) -> BackendPart | None:
-    """Reduce a Service; None if it has no owner of ours."""
+    """Reduce a Service. Returns None if Modelplane does not own it."""
     owner = owner_of(item)
-    return BackendPart(owner, item["metadata"]["name"], content_digest(item)) if owner.uid else None
+    return (
+        BackendPart(owner, item["metadata"]["name"], content_digest(item))
+        if owner.uid
+        else None
+    )
 
 
 def read_slice(item: Mapping[str, Any]) -> BackendPart | None:
-    """Reduce an EndpointSlice; None if it has no owner of ours."""
-    owner, service = owner_of(item), (item["metadata"].get("labels") or {}).get(SERVICE_NAME, "")
+    """Reduce an EndpointSlice. Returns None if Modelplane does not own it."""
+    owner = owner_of(item)
+    service = (item["metadata"].get("labels") or {}).get(SERVICE_NAME, "")
     return BackendPart(owner, service, content_digest(item)) if owner.uid else None
 
 
 def backend_digest(service: str, slices: Iterable[str]) -> str:
-    """Give a digest over those of a Service and of its slices; empty if either is missing."""
+    """Return a digest of the digests of a Service and its slices.
+
+    Returns "" if either is missing.
+    """
     found = sorted(slices)
     return short_hash([service, found]) if service and found else ""
 
 
 def read_gateway(gateway: Mapping[str, Any] | None) -> GatewaySeen:
-    """Read the gateway; None if it does not exist. It is accepted without an address too: where nothing assigns one it never has one."""
+    """Read the gateway, which is None if it does not exist.
+
+    It can be accepted without an address: if nothing assigns addresses it never has
+    one.
+    """
     if gateway is None:
-        return GatewaySeen(accepted=False, address="", message=f"{GATEWAY} does not exist")
-    accepted, gateway_class = condition(gateway, "Accepted"), str((gateway.get("spec") or {}).get("gatewayClassName") or "")[:NAME_MAX]
+        return GatewaySeen(
+            accepted=False, address="", message=f"{GATEWAY} does not exist"
+        )
+    accepted = condition(gateway, "Accepted")
+    spec = gateway.get("spec") or {}
+    gateway_class = str(spec.get("gatewayClassName") or "")[:NAME_MAX]
     if not accepted.is_true:
-        return GatewaySeen(accepted=False, address="", message=f"{GATEWAY}: {accepted.text}", gateway_class=gateway_class)
+        return GatewaySeen(
+            accepted=False,
+            address="",
+            message=f"{GATEWAY}: {accepted.text}",
+            gateway_class=gateway_class,
+        )
     found = address_of(gateway)
     message = "" if found.value else f"{GATEWAY} {found.problem}"
-    return GatewaySeen(accepted=True, address=found.value, message=message, gateway_class=gateway_class)
+    return GatewaySeen(
+        accepted=True, address=found.value, message=message, gateway_class=gateway_class
+    )
 
 
 def read_class(item: Mapping[str, Any]) -> ClassSeen:
-    """Read a GatewayClass. What one supports is written by its controller, so one that is not accepted says nothing yet."""
+    """Read a GatewayClass.
+
+    Its controller writes the supported features, so a class that is not accepted shows
+    none.
+    """
     accepted = condition(item, "Accepted")
     if not accepted.is_true:
         return ClassSeen(problem=accepted.text)
     listed = (item.get("status") or {}).get("supportedFeatures") or ()
-    # In older versions of the Gateway API they are plain texts.
-    features = {each.get("name") if isinstance(each, Mapping) else each for each in listed}
-    return ClassSeen(request=REQUEST_TIMEOUT in features, backend_request=BACKEND_TIMEOUT in features)
+    # In older versions of the Gateway API the features are plain strings.
+    features = {
+        each.get("name") if isinstance(each, Mapping) else each for each in listed
+    }
+    return ClassSeen(
+        request=REQUEST_TIMEOUT in features, backend_request=BACKEND_TIMEOUT in features
+    )

@@ -1,9 +1,12 @@
-"""A digest of the fields of an object that are ours.
+"""A digest of the fields of an object that Modelplane owns.
 
-An API server fills in defaults, controllers add status, users add labels: none of that is drift, and applying again would not change it.
-The server itself records which fields we own, and removes one from ours when another manager writes it, even to the same value. So the
-digest covers exactly the fields that server-side apply records for us, with their values: it differs from the one after our apply if, and
-only if, applying again would change something.
+An API server fills in defaults, controllers add status, and users add labels. These
+changes are not drift, and another apply would not revert them. The server records which
+fields each manager owns. When another manager writes a field, the server removes it
+from Modelplane's fields, even if the value is the same. So the digest covers exactly
+the fields that server-side apply records for Modelplane, with their values. It differs
+from the digest after Modelplane's apply if, and only if, another apply would change
+something.
 """
 
 import json
@@ -13,38 +16,50 @@ from typing import Any
 from api_types.digests import short_hash
 from api_types.labels import FIELD_MANAGER
 
-# The contents of a Secret are neither watched nor hashed: the owners of the fields are enough to detect a change.
+# The contents of a Secret are neither watched nor hashed. The owners of the fields are
+# enough to detect a change.
 _METADATA_ONLY = frozenset({"Secret"})
-# More fields than these do not tell more about who writes them.
+# More fields would not describe the other writer better.
 _FIELDS_NAMED_MAX = 3
-# Names no field, while an empty set would name all of them.
+# A field set without fields. An empty set would name all fields.
 _NOTHING: Mapping[str, Any] = {".": {}}
 
 
 def content_digest(item: Mapping[str, Any]) -> str:
-    """Give 16 hex digits over the fields of a stored object that are ours. Needs `metadata.managedFields`."""
+    """Return 16 hex digits over the fields of a stored object that Modelplane owns.
+
+    Needs `metadata.managedFields`.
+    """
     fields = _owned_fields(item)
     hidden = item.get("kind") in _METADATA_ONLY
-    content = [fields, _project({"metadata": item["metadata"]}, fields)] if hidden else _project(item, fields)
+    content = (
+        [fields, _project({"metadata": item["metadata"]}, fields)]
+        if hidden
+        else _project(item, fields)
+    )
     return short_hash(content)
 
 
 def owned_part(item: Mapping[str, Any], *path: str) -> Any:
-    """Give what our last apply wrote at a path of a stored object, as it is stored; None if that is nothing.
+    """Return the part of a stored object that the last apply wrote at a path, or None.
 
-    Applying it again changes nothing there, whatever others have added since.
+    Applying it again changes nothing there, even if others have added fields since.
     """
     fields: Mapping[str, Any] = _owned_fields(item)
     value: Any = item
     for name in path:
-        if f"f:{name}" not in fields or not isinstance(value, Mapping) or name not in value:
+        if (
+            f"f:{name}" not in fields
+            or not isinstance(value, Mapping)
+            or name not in value
+        ):
             return None
         fields, value = fields[f"f:{name}"], value[name]
     return _owned(value, fields)
 
 
 def elements_of_others(item: Mapping[str, Any], *path: str) -> list[Any]:
-    """Give the elements of a list of a stored object that our last apply does not name, by the keys of each."""
+    """Return the elements of a stored list whose keys the last apply does not name."""
     fields: Mapping[str, Any] = _owned_fields(item)
     value: Any = item
     for name in path:
@@ -53,19 +68,32 @@ def elements_of_others(item: Mapping[str, Any], *path: str) -> list[Any]:
     return [element for element in value if element not in ours]
 
 
-def overwritten_fields(before: Mapping[str, Any], applied: Mapping[str, Any]) -> list[str]:
-    """Name fields that others had taken over and that an apply took back: `spec.replicas by kubectl-scale`.
+def overwritten_fields(
+    before: Mapping[str, Any], applied: Mapping[str, Any]
+) -> list[str]:
+    """Return the fields of other managers that an apply took back.
 
-    `before` and `applied` are the stored object right before and after that apply.
+    The form is `spec.replicas by kubectl-scale`. `before` and `applied` are the stored
+    object immediately before and after that apply.
     """
     regained = set(_paths(_owned_fields(applied))) - set(_paths(_owned_fields(before)))
-    others = [entry for entry in before["metadata"].get("managedFields") or [] if not _is_our_apply(entry)]
-    found = [(entry["manager"], sorted(regained.intersection(_paths(entry.get("fieldsV1") or {})))) for entry in others]
-    return [f"{_dotted(path)} by {manager}" for manager, paths in found for path in paths[:_FIELDS_NAMED_MAX]]
+    others = [
+        entry
+        for entry in before["metadata"].get("managedFields") or []
+        if not _is_our_apply(entry)
+    ]
+    named = []
+    for entry in others:
+        paths = sorted(regained.intersection(_paths(entry.get("fieldsV1") or {})))
+        shown = paths[:_FIELDS_NAMED_MAX]
+        named += [f"{_dotted(path)} by {entry['manager']}" for path in shown]
+    return named
 
 
-def _paths(fields: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Give the path of every field that has no further ones below it."""
+def _paths(
+    fields: Mapping[str, Any], above: tuple[str, ...] = ()
+) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every leaf field."""
     for name, inner in fields.items():
         if inner:
             yield from _paths(inner, (*above, name))
@@ -82,16 +110,27 @@ def _step(step: str) -> str:
     if kind == "f":
         return f".{name}"
     key = json.loads(name)
-    return f"[{','.join(map(str, key.values())) if isinstance(key, Mapping) else key}]"
+    if isinstance(key, Mapping):
+        key = ",".join(map(str, key.values()))
+    return f"[{key}]"
 
 
 def was_applied(item: Mapping[str, Any]) -> bool:
-    """Tell whether this project has applied a stored object. Needs `metadata.managedFields`."""
-    return any(_is_our_apply(entry) for entry in item["metadata"].get("managedFields") or [])
+    """Return whether this project has applied a stored object.
+
+    Needs `metadata.managedFields`.
+    """
+    return any(
+        _is_our_apply(entry) for entry in item["metadata"].get("managedFields") or []
+    )
 
 
 def _is_our_apply(entry: Mapping[str, Any]) -> bool:
-    return bool(entry.get("manager") == FIELD_MANAGER and entry.get("operation") == "Apply" and not entry.get("subresource"))
+    return bool(
+        entry.get("manager") == FIELD_MANAGER
+        and entry.get("operation") == "Apply"
+        and not entry.get("subresource")
+    )
 
 
 def _owned_fields(item: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -103,34 +142,66 @@ def _owned_fields(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _project(value: Any, fields: Mapping[str, Any]) -> Any:
-    """Keep of a value what the field set names; an empty set names all of it."""
+    """Return the part of a value that a field set names.
+
+    An empty set names the whole value.
+    """
     if not fields:
         return value
     if isinstance(value, Mapping):
-        return {name: _project(value.get(name[2:]), inner) for name, inner in fields.items() if name.startswith("f:")}
+        return {
+            name: _project(value.get(name[2:]), inner)
+            for name, inner in fields.items()
+            if name.startswith("f:")
+        }
     if isinstance(value, list):
-        return {name: _project(_element(value, name), inner) for name, inner in fields.items() if name != "."}
+        return {
+            name: _project(_element(value, name), inner)
+            for name, inner in fields.items()
+            if name != "."
+        }
     return value
 
 
 def _owned(value: Any, fields: Mapping[str, Any]) -> Any:
-    """Keep of a value what the field set names, in the form in which it is stored; an empty set names all of it."""
+    """Return the part of a value that a field set names, in its stored form.
+
+    An empty set names the whole value.
+    """
     if not fields:
         return value
     if isinstance(value, Mapping):
-        kept = {name[2:]: inner for name, inner in fields.items() if name.startswith("f:")}
-        return {name: _owned(value[name], inner) for name, inner in kept.items() if name in value}
-    # In the order of the stored list: that of the field set is the order of its keys.
-    chosen = [(_element(value, name), inner) for name, inner in fields.items() if name != "."]
-    ordered = sorted((pair for pair in chosen if pair[0] is not None), key=lambda pair: value.index(pair[0]))
-    return [_owned(element, inner) if isinstance(element, Mapping) else element for element, inner in ordered]
+        kept = {
+            name[2:]: inner for name, inner in fields.items() if name.startswith("f:")
+        }
+        return {
+            name: _owned(value[name], inner)
+            for name, inner in kept.items()
+            if name in value
+        }
+    # In the order of the stored list, because a field set is ordered by its keys.
+    chosen = [
+        (_element(value, name), inner) for name, inner in fields.items() if name != "."
+    ]
+    ordered = sorted(
+        (pair for pair in chosen if pair[0] is not None),
+        key=lambda pair: value.index(pair[0]),
+    )
+    return [
+        _owned(element, inner) if isinstance(element, Mapping) else element
+        for element, inner in ordered
+    ]
 
 
 def _element(values: list[Any], name: str) -> Any:
-    """Find the element that a path step names: by keys (`k:`), by value (`v:`) or by position (`i:`)."""
+    """Return the element of a path step: keys (`k:`), value (`v:`) or index (`i:`)."""
     step, wanted = name[:2], json.loads(name[2:])
     if step == "k:":
-        matching = (value for value in values if isinstance(value, Mapping) and wanted.items() <= value.items())
+        matching = (
+            value
+            for value in values
+            if isinstance(value, Mapping) and wanted.items() <= value.items()
+        )
         return next(matching, None)
     if step == "v:":
         return wanted if wanted in values else None

@@ -1,4 +1,4 @@
-"""Ready endpoints of a Service, slice by slice."""
+"""Count the ready endpoints of a Service per slice."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from api_types.labels import SERVICE_NAME
 
 
 class EndpointsSeen(NamedTuple):
-    """What is kept of one EndpointSlice: its Service, and how many of its endpoints are ready."""
+    """The kept record of one EndpointSlice: its Service and its ready endpoints."""
 
     namespace: str
     service: str
@@ -18,5 +18,12 @@ def read_endpoints(item: Mapping[str, Any]) -> EndpointsSeen:
     """Reduce an EndpointSlice."""
     metadata = item["metadata"]
     # An absent condition means ready.
-    ready = sum((endpoint.get("conditions") or {}).get("ready") is not False for endpoint in item.get("endpoints") or ())
-    return EndpointsSeen(metadata.get("namespace", ""), (metadata.get("labels") or {}).get(SERVICE_NAME, ""), ready)
+    ready = sum(
+        (endpoint.get("conditions") or {}).get("ready") is not False
+        for endpoint in item.get("endpoints") or ()
+    )
+    return EndpointsSeen(
+        metadata.get("namespace", ""),
+        (metadata.get("labels") or {}).get(SERVICE_NAME, ""),
+        ready,
+    )

@@ -1,41 +1,62 @@
-"""A pod, reduced to what readiness and diagnosis need.
+"""Reduce a pod to the record that readiness and diagnosis need.
 
-A watch sees thousands of pods; of each only this small record is kept.
+A watch sees thousands of pods, and only this small record of each is kept.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from activities.cluster_objects.kinds import DEPLOYMENT, LEADER_WORKER_SET, LWS_GROUP_LABEL, LWS_NAME_LABEL
+from activities.cluster_objects.kinds import (
+    DEPLOYMENT,
+    LEADER_WORKER_SET,
+    LWS_GROUP_LABEL,
+    LWS_NAME_LABEL,
+)
 from activities.observe.conditions import find_condition
 from api_types import labels
 
-_IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
-_CONFIG_REASONS = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+_IMAGE_REASONS = frozenset(
+    {
+        "ErrImagePull",
+        "ImagePullBackOff",
+        "InvalidImageName",
+        "ErrImageNeverPull",
+        "RegistryUnavailable",
+    }
+)
+_CONFIG_REASONS = frozenset(
+    {"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+)
 _CRASHING = "CrashLoopBackOff"
 _TEXT_MAX = 400
-# Which reason is reported first when pods of one workload have several: what needs an action comes before what passes by itself.
+# The order in which reasons are reported if the pods of one workload have several:
+# reasons that need an action come before temporary ones.
 _CRASH, _IMAGE, _CONFIG, _UNSCHEDULABLE, _FAILED, _UNREADY, _STARTING = range(7)
 
 
 class WorkloadKey(NamedTuple):
-    """The workload that a pod belongs to."""
-
     kind: str
     namespace: str
     name: str
 
 
 class NotReadyReason(NamedTuple):
-    """Why a pod is not ready; the lower rank is reported first. `text` does not name the pod."""
+    """Why a pod is not ready.
+
+    The lowest rank is reported first. `text` omits the pod's name.
+    """
 
     rank: int
     text: str
 
 
 class PodSeen(NamedTuple):
-    """What is kept of one pod. `serving`: requests reach it (followers of a gang get none). `group`: the gang of its set that it is in."""
+    """The kept record of one pod.
+
+    `serving` is True if requests reach it (followers of a gang get none). `group` is
+    its gang within its set.
+    """
 
     workload: WorkloadKey
     serving: bool
@@ -47,7 +68,7 @@ class PodSeen(NamedTuple):
 
 
 def read_pod(pod: Mapping[str, Any]) -> PodSeen | None:
-    """Reduce a pod; None if it belongs to no engine."""
+    """Reduce a pod. Returns None if it belongs to no engine."""
     metadata = pod["metadata"]
     pod_labels = metadata.get("labels") or {}
     namespace = metadata.get("namespace", "")
@@ -57,7 +78,9 @@ def read_pod(pod: Mapping[str, Any]) -> PodSeen | None:
         workload = WorkloadKey(LEADER_WORKER_SET.kind, namespace, name)
     else:
         return None
-    ready = find_condition((pod.get("status") or {}).get("conditions") or [], "Ready").is_true
+    ready = find_condition(
+        (pod.get("status") or {}).get("conditions") or [], "Ready"
+    ).is_true
     return PodSeen(
         workload=workload,
         serving=labels.SERVING in pod_labels,
@@ -70,37 +93,54 @@ def read_pod(pod: Mapping[str, Any]) -> PodSeen | None:
 
 
 def ready_groups(pods: Iterable[PodSeen], size: int) -> frozenset[str]:
-    """Name the gangs of which all `size` pods are ready."""
+    """Return the gangs with all `size` pods ready."""
     ready = Counter(pod.group for pod in pods if pod.ready and not pod.terminating)
     return frozenset(group for group, count in ready.items() if count >= size)
 
 
 def dominant_reason(pods: Iterable[PodSeen]) -> str:
-    """Give the first reason why a workload's pods are not ready, with how many share it; empty if all are."""
+    """Return the first reason why a workload's pods are not ready, and their number.
+
+    Returns "" if all are ready.
+    """
     alive = [pod for pod in pods if not pod.terminating]
     reasons = sorted({pod.not_ready for pod in alive if pod.not_ready})
     if not reasons:
         return ""
     first = reasons[0]
-    count = sum(1 for pod in alive if pod.not_ready and pod.not_ready.rank == first.rank)
+    count = sum(
+        1 for pod in alive if pod.not_ready and pod.not_ready.rank == first.rank
+    )
     return f"{count} of {len(alive)} pods {first.text}"
 
 
 def not_ready_reason(pod: Mapping[str, Any]) -> NotReadyReason:
-    """Give the reason of a pod that is not ready."""
+    """Return the reason why a pod is not ready."""
     status = pod.get("status") or {}
-    containers = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-    found = [reason for container in containers if (reason := _container_reason(container))]
-    if found:
-        return min(found)
+    containers = [
+        *(status.get("initContainerStatuses") or []),
+        *(status.get("containerStatuses") or []),
+    ]
+    reasons = filter(None, map(_container_reason, containers))
+    first = min(reasons, default=None)
+    if first:
+        return first
     if status.get("phase") in {"Failed", "Succeeded"}:
-        return NotReadyReason(_FAILED, _text(f"ended: {status.get('reason') or status['phase']} {status.get('message') or ''}"))
+        why = f"{status.get('reason') or status['phase']} {status.get('message') or ''}"
+        return NotReadyReason(_FAILED, _text(f"ended: {why}"))
     conditions = status.get("conditions") or []
-    scheduled = next((entry for entry in conditions if entry.get("type") == "PodScheduled"), None)
+    scheduled = next(
+        (entry for entry in conditions if entry.get("type") == "PodScheduled"), None
+    )
     if scheduled and scheduled.get("status") == "False":
-        return NotReadyReason(_UNSCHEDULABLE, _text(f"unschedulable: {scheduled.get('message') or scheduled.get('reason') or ''}"))
-    if containers and all(container.get("started") or "running" in (container.get("state") or {}) for container in containers):
-        return NotReadyReason(_UNREADY, _text(f"running, not ready since {find_condition(conditions, 'Ready').since or 'the start'}"))
+        why = scheduled.get("message") or scheduled.get("reason") or ""
+        return NotReadyReason(_UNSCHEDULABLE, _text(f"unschedulable: {why}"))
+    if containers and all(
+        container.get("started") or "running" in (container.get("state") or {})
+        for container in containers
+    ):
+        since = find_condition(conditions, "Ready").since or "the start"
+        return NotReadyReason(_UNREADY, _text(f"running, not ready since {since}"))
     return NotReadyReason(_STARTING, "starting")
 
 
@@ -110,16 +150,25 @@ def _container_reason(container: Mapping[str, Any]) -> NotReadyReason | None:
     reason = waiting.get("reason", "")
     name = container.get("name", "")
     if reason in _IMAGE_REASONS:
-        return NotReadyReason(_IMAGE, _text(f"cannot pull image {container.get('image', '')}: {reason}: {waiting.get('message') or ''}"))
+        image = container.get("image", "")
+        text = f"cannot pull image {image}: {reason}: {waiting.get('message') or ''}"
+        return NotReadyReason(_IMAGE, _text(text))
     if reason in _CONFIG_REASONS:
-        return NotReadyReason(_CONFIG, _text(f"cannot create container {name}: {waiting.get('message') or reason}"))
-    ended = state.get("terminated") or ((container.get("lastState") or {}).get("terminated") if reason == _CRASHING else None)
+        text = f"cannot create container {name}: {waiting.get('message') or reason}"
+        return NotReadyReason(_CONFIG, _text(text))
+    ended = state.get("terminated")
+    if not ended and reason == _CRASHING:
+        ended = (container.get("lastState") or {}).get("terminated")
     if ended and ended.get("exitCode") != 0:
-        restarts = container.get("restartCount", 0)
-        return NotReadyReason(
-            _CRASH, _text(f"crashing: container {name} ended with exit code {ended.get('exitCode')}, {restarts} restarts")
+        text = (
+            f"crashing: container {name} ended with exit code {ended.get('exitCode')}, "
+            f"{container.get('restartCount', 0)} restarts"
         )
-    return NotReadyReason(_CRASH, _text(f"crashing: container {name}: {waiting.get('message') or reason}")) if reason == _CRASHING else None
+        return NotReadyReason(_CRASH, _text(text))
+    if reason == _CRASHING:
+        text = f"crashing: container {name}: {waiting.get('message') or reason}"
+        return NotReadyReason(_CRASH, _text(text))
+    return None
 
 
 def _text(text: str) -> str:

@@ -1,7 +1,7 @@
-"""What of a serving stack is not as it shall be, one object at a time (spec/stack-and-routing.md 2.7).
+"""Report the objects of a serving stack that are not in the desired state.
 
-An object gates when its component is not ready because of it; what only people should know does not: one broken node must not take a
-cluster out of service.
+An object gates if it makes its component not ready. Some problems are reported without
+gating: one broken node must not take a cluster out of service.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,12 @@ from activities.observe.gateway import address_of
 Json = Mapping[str, Any]
 
 _EVENTS_SHOWN = 3
-# Of one event; a condition shows three.
+# The limit of one event. A condition shows three.
 _EVENT_LENGTH_MAX = 300
 
 
 class Shortfall(NamedTuple):
-    """Why an object is not as it shall be; empty if it is."""
+    """Why an object is not in the desired state, or "" if it is."""
 
     why: str
     gates: bool = True
@@ -31,33 +31,53 @@ DELETED = Shortfall("is being deleted")
 
 
 def deployment(item: Json) -> Shortfall:
-    """Judge a Deployment: its controller has seen its spec, and all copies are updated and available."""
+    """Check a Deployment.
+
+    It is ready if its controller has observed its spec and all copies are updated and
+    available.
+    """
     desired = _number(item.get("spec"), "replicas", 1)
     found = _counted(item, desired, "updatedReplicas", "availableReplicas", "available")
-    # Pods of before go when those that replace them are available; until then the available ones may be just these.
-    before = _number(item.get("status"), "replicas") - _number(item.get("status"), "updatedReplicas")
-    return Shortfall(f"{before} pods of before the update are still there") if not found.why and before > 0 else found
+    # Old pods are deleted when their replacements are available. Until then the
+    # available pods may be the old ones.
+    status = item.get("status")
+    old = _number(status, "replicas") - _number(status, "updatedReplicas")
+    if not found.why and old > 0:
+        return Shortfall(f"{old} pods of the old version are still there")
+    return found
 
 
 def stateful_set(item: Json) -> Shortfall:
-    """Judge a StatefulSet: its controller has seen its spec, and all copies are updated and ready."""
+    """Check a StatefulSet.
+
+    It is ready if its controller has observed its spec and all copies are updated and
+    ready.
+    """
     desired = _number(item.get("spec"), "replicas", 1)
     return _counted(item, desired, "updatedReplicas", "readyReplicas", "ready")
 
 
 def daemon_set(item: Json) -> Shortfall:
-    """Judge a DaemonSet: one available pod is enough, and where no node takes any, none (cases 26, 27)."""
+    """Check a DaemonSet.
+
+    One available pod is sufficient. No pod is needed if no node accepts one.
+    """
     if not _is_current(item):
         return Shortfall("its controller has not seen its spec yet")
     status = item.get("status")
-    desired, available = _number(status, "desiredNumberScheduled"), _number(status, "numberAvailable")
+    desired = _number(status, "desiredNumberScheduled")
+    available = _number(status, "numberAvailable")
     if desired == 0 or available >= desired:
         return READY
     return Shortfall(f"{available}/{desired} pods are available", gates=available == 0)
 
 
 def definition(item: Json) -> Shortfall:
-    """Judge a CustomResourceDefinition: established, its names taken, and to stay: one that is being deleted is served until it is gone."""
+    """Check a CustomResourceDefinition.
+
+    It is ready if it is established and its names are accepted. A definition that is
+    being deleted is served until it is gone, but counts as not ready.
+    """
     if is_being_deleted(item):
         return DELETED
     for kind in ("Established", "NamesAccepted"):
@@ -68,51 +88,64 @@ def definition(item: Json) -> Shortfall:
 
 
 def is_being_deleted(item: Json) -> bool:
-    """Tell whether the deletion of an object was requested; an apply does not take that back."""
+    """Return whether the deletion of an object was requested.
+
+    An apply does not revert the deletion.
+    """
     return bool(item["metadata"].get("deletionTimestamp"))
 
 
 def accepted(item: Json) -> Shortfall:
-    """Judge a GatewayClass or a Gateway: accepted for its current generation."""
+    """Check a GatewayClass or a Gateway: accepted for its current generation."""
     return Shortfall(condition(item, "Accepted").text)
 
 
 def address(gateway: Json) -> str:
-    """Give the first address of a Gateway; empty while it has none (case 25)."""
+    """Return the first address of a Gateway, or "" while it has none."""
     return address_of(gateway).value
 
 
 def warnings(events: Iterable[Json], about: str) -> list[str]:
-    """Give the last Warning events about an object, the newest first."""
-    found = [
-        (_time(event), f"{event.get('reason') or ''}: {event.get('message') or ''}"[:_EVENT_LENGTH_MAX])
-        for event in events
-        if event.get("type") == "Warning" and (event.get("involvedObject") or {}).get("name") == about
-    ]
-    return [text for _, text in sorted(found, reverse=True)[:_EVENTS_SHOWN]]
+    """Return the last Warning events about an object, the newest first."""
+    found = []
+    for event in events:
+        involved = (event.get("involvedObject") or {}).get("name")
+        if event.get("type") == "Warning" and involved == about:
+            text = f"{event.get('reason') or ''}: {event.get('message') or ''}"
+            found.append((_time(event), text[:_EVENT_LENGTH_MAX]))
+    found.sort(reverse=True)
+    return [text for _, text in found[:_EVENTS_SHOWN]]
 
 
 def established_at(crd: Json) -> datetime | None:
-    """Give since when a definition is established; None while it is not, or if nobody says since when."""
+    """Return the time since when a definition is established.
+
+    Returns None if it is not, or its condition has no time.
+    """
     found = condition(crd, "Established")
     return read_time(found.since) if found.is_true else None
 
 
 def started_before(pods: Iterable[Json], moment: datetime) -> bool:
-    """Tell whether a pod that is not on its way out was started before some moment, or in its second: Kubernetes cuts times to seconds."""
+    """Return whether a running pod was started before a moment, or in its second.
+
+    Kubernetes truncates times to seconds.
+    """
     started = (
-        read_time(str((pod.get("status") or {}).get("startTime") or "")) for pod in pods if not pod["metadata"].get("deletionTimestamp")
+        read_time(str((pod.get("status") or {}).get("startTime") or ""))
+        for pod in pods
+        if not pod["metadata"].get("deletionTimestamp")
     )
     return any(each is not None and each <= moment for each in started)
 
 
 def read_time(text: str) -> datetime | None:
-    """Read a time as Kubernetes writes it; None if it is none."""
+    """Parse a Kubernetes time. Returns None if it is invalid."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    # One without a zone is no moment, and cannot be compared with others.
+    # A time without a zone cannot be compared with others.
     return found if found.tzinfo else None
 
 
@@ -120,14 +153,19 @@ def _counted(item: Json, desired: int, updated: str, good: str, word: str) -> Sh
     if not _is_current(item):
         return Shortfall("its controller has not seen its spec yet")
     status = item.get("status")
-    if (found := _number(status, updated)) < desired:
+    found = _number(status, updated)
+    if found < desired:
         return Shortfall(f"{found}/{desired} pods are updated")
     found = _number(status, good)
-    return READY if found >= desired else Shortfall(f"{found}/{desired} pods are {word}")
+    return (
+        READY if found >= desired else Shortfall(f"{found}/{desired} pods are {word}")
+    )
 
 
 def _is_current(item: Json) -> bool:
-    return _number(item.get("status"), "observedGeneration") >= _number(item["metadata"], "generation")
+    return _number(item.get("status"), "observedGeneration") >= _number(
+        item["metadata"], "generation"
+    )
 
 
 def _number(part: Any, name: str, default: int = 0) -> int:
@@ -137,5 +175,10 @@ def _number(part: Any, name: str, default: int = 0) -> int:
 
 def _time(event: Json) -> str:
     series = event.get("series") or {}
-    times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"), event["metadata"].get("creationTimestamp"))
+    times = (
+        series.get("lastObservedTime"),
+        event.get("lastTimestamp"),
+        event.get("eventTime"),
+        event["metadata"].get("creationTimestamp"),
+    )
     return str(next(filter(None, times), ""))

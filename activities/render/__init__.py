@@ -1,6 +1,8 @@
-"""Turn a ModelReplica or a ModelCache into the objects of one cluster.
+"""Render a ModelReplica or a ModelCache into the objects of one cluster.
 
-Pure functions over plain data: no clock, no network, no Kubernetes SDK, no secret value. Equal input gives equal bytes on any worker, so a
-hash of the result is all that a workflow has to remember. `replica.py` is the entry for a replica, `cache/volumes.py` for a cache; each
-package imports only those after it: replica, routing, engines and cache (side by side), objects, inputs.
+Rendering consists of pure functions over plain data: no clock, no network, no
+Kubernetes SDK, no secret value. Equal input results in equal bytes on any worker, so a
+workflow only has to store a hash of the result. `replica.py` renders a replica,
+`cache/volumes.py` a cache. Each package imports only packages after it in this list:
+replica, routing, engines and cache (side by side), objects, inputs.
 """

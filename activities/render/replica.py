@@ -1,39 +1,73 @@
-"""Render one ModelReplica: read the spec, then build its objects in the order in which they are applied.
+"""Render one ModelReplica: read the spec, then build its objects in the order of apply.
 
-RBAC and claims are before the pods that need them, pods before what sends them traffic. Nothing waits in between: there is no traffic
-before the endpoint is published.
+RBAC and claims come before the pods that need them, and pods before the objects that
+route traffic to them. No step waits for another: there is no traffic before the
+endpoint is published.
 """
 
 from activities.render.cache import own_volume
-from activities.render.engines import disaggregation, disruption, pods, queueing, workloads
+from activities.render.engines import (
+    disaggregation,
+    disruption,
+    pods,
+    queueing,
+    rendezvous,
+    workloads,
+)
 from activities.render.engines.admission import read_spec
 from activities.render.engines.claims import claim_templates
 from activities.render.engines.container import weights
 from activities.render.engines.context import Context
-from activities.render.engines.flags import find_flag
 from activities.render.engines.options import adapters, parallel, topology
-from activities.render.engines.spec import DECODE, Engine
+from activities.render.engines.spec import DECODE, EngineSpec
 from activities.render.inputs.facts import ClusterInput, ReplicaInput
 from activities.render.inputs.findings import Findings, InvalidSpec, NotRenderable
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects import components, contract, inventory_keys
-from activities.render.objects.manifest import Item, Json, labelled_item, set_hash, with_template_hash
+from activities.render.objects.manifest import (
+    Json,
+    RenderedObject,
+    labelled_item,
+    set_hash,
+    with_template_hash,
+)
 from activities.render.objects.queues import KUEUE
-from activities.render.objects.rendered import WAITING_FOR_CACHE, Rendered, RenderedEngine, RenderedRouting
-from activities.render.routing import monitoring, picker, picker_config, rewrites, routes
+from activities.render.objects.rendered import (
+    WAITING_FOR_CACHE,
+    Rendered,
+    RenderedEngine,
+    RenderedRouting,
+)
+from activities.render.routing import (
+    monitoring,
+    picker,
+    picker_config,
+    rewrites,
+    routes,
+)
 from activities.render.version import renderer_hash
 from api_types.digests import short_hash
+from api_types.engines.flags import find_flag
 from api_types.messages.cluster_work import CacheMount
 
-__all__ = ["InvalidSpec", "Item", "NotRenderable", "Rendered", "render_replica"]
+__all__ = [
+    "InvalidSpec",
+    "NotRenderable",
+    "Rendered",
+    "RenderedObject",
+    "render_replica",
+]
 
 
-def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: RenderSettings) -> Rendered:
-    """Give everything that the replica needs on its cluster.
+def render_replica(
+    replica: ReplicaInput, cluster: ClusterInput, settings: RenderSettings
+) -> Rendered:
+    """Return the objects that the replica needs on its cluster.
 
-    While its cache is not ready there, the engine workloads are left out and `held` says so. Raises InvalidSpec with all problems at once,
-    DRAUnavailable, ImageVolumesUnsupported, RoutingUnsupported, ServingStackMissing or TopologyUnsupported where the cluster lacks what the
-    spec needs.
+    While its cache is not ready there, the engine workloads are left out and `held` is
+    the reason. Raises InvalidSpec with all problems at once. Raises DRAUnavailable,
+    ImageVolumesUnsupported, RoutingUnsupported, ServingStackMissing or
+    TopologyUnsupported where the cluster lacks a feature that the spec needs.
     """
     subject = f"ModelReplica {replica.namespace}/{replica.name}"
     findings = Findings()
@@ -50,18 +84,13 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     queueing.check_queue(context)
     _check_served_model(context)
 
-    held = WAITING_FOR_CACHE if (spec.cache and not context.cache_claim) or adapters.missing_claims(context) else ""
-    pooled = context.facts.routing == routes.POOL
+    missing_cache = bool(spec.cache) and not context.cache_claim
+    held = ""
+    if missing_cache or adapters.missing_claims(context):
+        held = WAITING_FOR_CACHE
     rendered_engines = [_engine(context, engine) for engine in spec.in_apply_order]
-    objects = [
-        *claim_templates(context),
-        *topology.compute_domains(context),
-        *(picker.rbac(context, monitored=monitoring.monitored(context)) if pooled else []),
-        *([] if held else [*queueing.pod_groups(context), *disruption.budgets(context), *(item for item, _ in rendered_engines)]),
-        *(picker.workload(context) if pooled else []),
-        *routes.surface(context),
-        *monitoring.monitors(context),
-    ]
+    workloads_ = [item for item, _ in rendered_engines]
+    objects = _objects(context, [] if held else workloads_)
     findings.raise_if_any(subject)
     return Rendered(
         objects=tuple(objects),
@@ -76,27 +105,58 @@ def render_replica(replica: ReplicaInput, cluster: ClusterInput, settings: Rende
     )
 
 
+def _objects(
+    context: Context, engine_workloads: list[RenderedObject]
+) -> list[RenderedObject]:
+    """Return all objects in the order of apply. Without workloads they are held."""
+    pooled = context.facts.routing == routes.POOL
+    objects = [*claim_templates(context), *topology.compute_domains(context)]
+    if pooled:
+        objects += picker.rbac(context, monitored=monitoring.monitored(context))
+    if engine_workloads:
+        objects += queueing.pod_groups(context)
+        objects += disruption.budgets(context)
+        objects += engine_workloads
+    if pooled:
+        objects += picker.workload(context)
+    objects += routes.surface(context)
+    objects += monitoring.monitors(context)
+    return objects
+
+
 def _inputs_hash(context: Context) -> str:
-    """Digest what the objects are rendered from besides the spec."""
+    """Return a digest of all inputs of rendering except the spec."""
     replica = context.replica
-    mounted = [[name, context.claim_of(name), context.mount_of(name).wire()] for name in weights.caches(context)]
+    mounted = [
+        [name, context.claim_of(name), context.mount_of(name).wire()]
+        for name in weights.caches(context)
+    ]
     copied = [dict(replica.propagated), replica.propagated_hash]
     from_others = [mounted, replica.cache_gib, copied, dict(replica.picker_flags)]
-    return short_hash([renderer_hash(context.settings), context.facts.rendered_from(), from_others])
+    return short_hash(
+        [renderer_hash(context.settings), context.facts.rendered_from(), from_others]
+    )
 
 
-def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
+def _engine(
+    context: Context, engine: EngineSpec
+) -> tuple[RenderedObject, RenderedEngine]:
     port = disaggregation.engine_port(context, engine)
     templates, hashes = [], []
     for member in engine.members:
-        template = parallel.open_ports(engine, pods.pod_template(context, engine, member, port))
+        template = parallel.open_ports(
+            engine, pods.pod_template(context, engine, member, port)
+        )
         template = adapters.mount_adapters(context, engine, member, template)
         if context.spec.disaggregated:
             template = disaggregation.decorate(context, engine, member, template, port)
         template = _filled(context, template)
+        template = rendezvous.wait_for_leader(context, engine, member, template)
         template = disruption.drained(context, engine, member, template)
         template = topology.keep_together(context, engine, member, template)
-        template, template_hash = with_template_hash(queueing.queue_pod(context, engine, member, template))
+        template, template_hash = with_template_hash(
+            queueing.queue_pod(context, engine, member, template)
+        )
         templates.append(template)
         hashes.append(template_hash)
     workload = _workload(context, engine, templates)
@@ -128,46 +188,60 @@ def _engine(context: Context, engine: Engine) -> tuple[Item, RenderedEngine]:
 
 
 def _filled(context: Context, template: Json) -> Json:
-    """Let a pod fill the volume of its model, where it has its own."""
+    """Add the container that fills the model's volume, if each pod has its own volume."""
     cache = context.spec.cache
     own = context.mount_of(cache).node_local if cache and context.cache_claim else None
     if own is None:
         return template
-    for source in own_volume.sources(context.replica.namespace, {cache: CacheMount(node_local=own)}):
+    for source in own_volume.sources(
+        context.replica.namespace, {cache: CacheMount(node_local=own)}
+    ):
         if contract.is_made_by_platform(source.name):
-            context.findings.problem(f"ModelCache {cache}", f"{source} {contract.PLATFORM_NAME_REFUSED}")
+            context.findings.problem(
+                f"ModelCache {cache}", f"{source} {contract.PLATFORM_NAME_REFUSED}"
+            )
     of = (context.replica.namespace, cache, own)
-    return own_volume.fill_before_start(template, contract.CACHE_VOLUME, of, context.replica.propagated, context.settings)
+    return own_volume.fill_before_start(
+        template,
+        contract.CACHE_VOLUME,
+        of,
+        context.replica.propagated,
+        context.settings,
+    )
 
 
-def _workload(context: Context, engine: Engine, templates: list[Json]) -> Json:
+def _workload(context: Context, engine: EngineSpec, templates: list[Json]) -> Json:
     metadata = context.metadata(context.engine_name(engine))
     if not engine.gang:
         return workloads.deployment(metadata, engine.copies, templates[0])
     leader, worker = templates
-    return workloads.leader_worker_set(metadata, engine.copies, engine.size, leader, worker)
+    return workloads.leader_worker_set(
+        metadata, engine.copies, engine.size, leader, worker
+    )
 
 
 def _routing(context: Context) -> RenderedRouting:
     surface = context.facts.routing
-    fail_close = surface == routes.POOL and context.settings.epp_failure_mode == "FailClose"
     if not context.spec.disaggregated:
-        return RenderedRouting(surface, fail_close=fail_close)
+        return RenderedRouting(surface)
     decode = context.spec.phase(DECODE)
     return RenderedRouting(
         surface,
         connector=disaggregation.connector(context, decode),
         decode_port=disaggregation.engine_port(context, decode),
-        fail_close=fail_close,
     )
 
 
 def _check_served_model(context: Context) -> None:
     served = {}
     for engine in context.spec.engines:
-        flag = find_flag(engine.server, "--served-model-name") or find_flag(engine.server, "--model")
+        flag = find_flag(engine.server, "--served-model-name") or find_flag(
+            engine.server, "--model"
+        )
         if flag:
             served[engine.name] = flag.value
     if len(set(served.values())) > 1:
         shown = ", ".join(f"{name}: {model}" for name, model in served.items())
-        context.findings.warn("spec", f"engines serve different models ({shown}), yet share one address")
+        context.findings.warn(
+            "spec", f"engines serve different models ({shown}), yet share one address"
+        )

@@ -1,4 +1,6 @@
-"""What runs on the control cluster: backends of endpoints, routes of services, the gateway, and the watch over all of them.
+"""Activities on the control cluster.
 
-Which objects those are is in `render/services` and `render/gateway`. Imports `watching`, `observe`, `cluster_objects` and `render`.
+They apply backends of endpoints, routes of services and the gateway, and watch all of
+them. `render/services` and `render/gateway` compute the objects. Imports `watching`,
+`observe`, `cluster_objects` and `render`.
 """

@@ -1,11 +1,21 @@
-"""The control cluster: how it is reached, and whether what is needed there is served and allowed."""
+"""The control cluster: how to connect to it, and the kinds and permissions it needs."""
 
 from dataclasses import dataclass
 from functools import cached_property
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.access_review import Right, denied_of, is_administrator, shown
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Kind, ObjectId
+from activities.cluster_objects.access_review import (
+    ResourceRight,
+    denied_of,
+    is_administrator,
+    shown,
+)
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    ClusterPool,
+    GroupVersionKind,
+    ObjectId,
+)
 from activities.routing.denied_networks import DeniedNetworks
 from api_types.errors import NoControlCluster, PermissionDenied, StackMissing
 from api_types.messages.cluster_work import Connection
@@ -13,20 +23,24 @@ from api_types.messages.gateway_work import GatewayFacts
 from api_types.settings import ControlClusterSettings
 
 NAME = "control"
-"""What messages call it; no InferenceCluster is meant."""
+"""The name of the control cluster in messages. It is not an InferenceCluster."""
 ROLES_FILE = "deploy/control-cluster/rbac.yaml"
 _OWN = ("get", "list", "watch", "create", "patch", "delete")
 _FOLLOW = ("list", "watch")
-# What is applied and watched there, by verbs.
-USED: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+# The kinds that are applied and watched there, with the verbs.
+USED: tuple[tuple[GroupVersionKind, tuple[str, ...]], ...] = (
     (kinds.HTTP_ROUTE, _OWN),
     (kinds.SERVICE, _OWN),
     (kinds.ENDPOINT_SLICE, _OWN),
     (kinds.GATEWAY, _FOLLOW),
     (kinds.NAMESPACE, ("get", "create")),
 )
-# What only some services need. Who may not do it has services without retries or timeouts, and no other disadvantage.
-USED_BY_SOME: tuple[tuple[Kind, tuple[str, ...]], ...] = ((kinds.MIDDLEWARE, _OWN), (kinds.GATEWAY_CLASS, _FOLLOW))
+# Kinds that only some services need. Without these permissions, services have no
+# retries or timeouts, but work otherwise.
+USED_BY_SOME: tuple[tuple[GroupVersionKind, tuple[str, ...]], ...] = (
+    (kinds.MIDDLEWARE, _OWN),
+    (kinds.GATEWAY_CLASS, _FOLLOW),
+)
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")
 
 
@@ -39,42 +53,67 @@ class ControlCluster:
 
     @cached_property
     def denied(self) -> DeniedNetworks:
-        """The networks where endpoints may not be."""
+        """The networks in which endpoints must not be."""
         return DeniedNetworks(self.settings.endpoint_deny_cidrs)
 
     @property
     def connection(self) -> Connection:
         """The reference to its kubeconfig."""
-        return Connection(cluster=NAME, namespace=self.settings.namespace, name=self.settings.name, key=self.settings.key)
+        return Connection(
+            cluster=NAME,
+            namespace=self.settings.namespace,
+            name=self.settings.name,
+            key=self.settings.key,
+        )
 
     async def api(self) -> ClusterApi:
-        """Give a client for it. Raises NoControlCluster if none is configured, and CredentialsInvalid."""
+        """Return a client for the control cluster.
+
+        Raises NoControlCluster if none is configured, and CredentialsInvalid.
+        """
         if not self.settings.name:
-            raise NoControlCluster("no control cluster is configured; set controlCluster.name to a Secret with its kubeconfig")
+            raise NoControlCluster(
+                "no control cluster is configured; "
+                "set controlCluster.name to a Secret with its kubeconfig"
+            )
         return await self.clusters.at(self.connection)
 
     async def check(self) -> GatewayFacts:
-        """Reach it, and check that it serves routes and that our permissions suffice.
+        """Connect to the control cluster, and check its kinds and permissions.
 
-        Raises StackMissing without the Gateway API, PermissionDenied, and what reaching it raises.
+        Raises StackMissing without the Gateway API, PermissionDenied, and the errors of
+        connecting.
         """
         cluster = await self.api()
         version = await cluster.version()
         served = await cluster.resources(refresh=True)
-        missing = [kind for kind in (kinds.HTTP_ROUTE, kinds.GATEWAY) if kind not in served]
+        missing = [
+            kind for kind in (kinds.HTTP_ROUTE, kinds.GATEWAY) if kind not in served
+        ]
         if missing:
             raise StackMissing(
-                f"the control cluster does not serve {missing[0]}: install the CRDs of the Gateway API there (standard channel)"
+                f"the control cluster does not serve {missing[0]}: install the CRDs of "
+                "the Gateway API there (standard channel)"
             )
         if not await is_administrator(cluster):
-            rights = [Right(verb, served[kind].plural, kind.group) for kind, verbs in USED if kind in served for verb in verbs]
-            if denied := await denied_of(cluster, rights):
+            rights: list[ResourceRight] = []
+            for kind, verbs in USED:
+                if kind in served:
+                    plural = served[kind].plural
+                    rights += [
+                        ResourceRight(verb, plural, kind.group) for verb in verbs
+                    ]
+            denied = await denied_of(cluster, rights)
+            if denied:
                 raise PermissionDenied(
-                    f"the control cluster: the user of the kubeconfig lacks permissions, in all namespaces: {shown(denied)}; "
+                    "the control cluster: the user of the kubeconfig lacks permissions, "
+                    f"in all namespaces: {shown(denied)}; "
                     f"bind it to the ClusterRole of {ROLES_FILE}, or to cluster-admin"
                 )
-        # Its uid tells one cluster from another.
+        # The uid of this namespace identifies the cluster.
         found = await cluster.get(_KUBE_SYSTEM)
         return GatewayFacts(
-            kubernetes_version=version, uid=found["metadata"]["uid"] if found else "", denied_cidrs=await self.denied.of(cluster)
+            kubernetes_version=version,
+            uid=found["metadata"]["uid"] if found else "",
+            denied_cidrs=await self.denied.of(cluster),
         )

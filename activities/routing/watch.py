@@ -1,4 +1,4 @@
-"""The watch over the control cluster: which objects are watched, what is kept of them, and what their owners are told."""
+"""The watch of the control cluster: selections, kept records, and signals to owners."""
 
 import asyncio
 from collections import defaultdict
@@ -8,8 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, Selection
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    GroupVersionKind,
+    Json,
+    Selection,
+)
+from activities.cluster_objects.ownership import ObjectOwner
 from activities.observe.control import (
     GATEWAY,
     BackendPart,
@@ -30,11 +35,16 @@ from activities.routing.middlewares import THE_GATEWAY
 from activities.watching.absent import FindAbsent
 from activities.watching.health import Health, Resolve
 from activities.watching.notifier import ChangeNotifier, Send
-from activities.watching.reflector import Budget, Key, Reflector
+from activities.watching.reflector import NamespacedName, RecordBudget, Reflector
 from api_types import labels
 from api_types.digests import report_digest
 from api_types.errors import ClusterUnreachable, ModelplaneError, PermissionDenied
-from api_types.messages.gateway_work import ControlObserved, ObservedBackend, ObservedGateway, ObservedServiceRoute
+from api_types.messages.gateway_work import (
+    ControlObserved,
+    ObservedBackend,
+    ObservedGateway,
+    ObservedServiceRoute,
+)
 from api_types.messages.routing import TimeoutSupport
 
 _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
@@ -44,15 +54,18 @@ _SLICES = Selection(kinds.ENDPOINT_SLICE, labels=_MANAGED)
 _MIDDLEWARES = Selection(kinds.MIDDLEWARE, labels=_MANAGED)
 _CLASSES = Selection(kinds.GATEWAY_CLASS)
 _SERVICE_KIND = "ModelService"
-# A kind that is no longer served may be served again: its CRDs were replaced.
+# A kind that is no longer served may be served again after its CRDs were replaced.
 _RESTART_SECONDS = 10.0
-# Every API server serves kinds of it.
+# Every API server serves kinds of this API version.
 _CORE = "v1"
 
 
 @dataclass(frozen=True)
 class PendingControlObservation:
-    """What to signal an owner. `last`: the owner has no objects here any more."""
+    """The observation to signal to an owner.
+
+    `last` is True if the owner has no objects on the control cluster any more.
+    """
 
     observed: ControlObserved
     last: bool = False
@@ -60,27 +73,35 @@ class PendingControlObservation:
 
     @property
     def digest(self) -> str:
-        """A digest over the content."""
+        """A digest of the content."""
         return report_digest(self.observed.wire())
 
     def numbered(self, sequence: int) -> ControlObserved:
-        """Give the signal with its place in the order of those of this watch."""
+        """Return the signal with its sequence number among the signals of this watch."""
         return self.observed.model_copy(update={"sequence": sequence})
 
 
 class ControlIndex:
-    """What the control cluster has, by owner. `gateway` is the InferenceGateway; `enqueue` is called with every owner that has changes."""
+    """The records of the control cluster's objects, by owner.
 
-    def __init__(self, gateway: Owner, enqueue: Callable[[Owner], None]) -> None:
+    `gateway` is the InferenceGateway. `enqueue` is called with every owner that has
+    changes.
+    """
+
+    def __init__(
+        self, gateway: ObjectOwner, enqueue: Callable[[ObjectOwner], None]
+    ) -> None:
         self._gateway_owner = gateway
         self._enqueue = enqueue
-        self._routes: dict[Key, RouteSeen] = {}
-        self._services: dict[Key, BackendPart] = {}
-        self._slices: dict[Key, BackendPart] = {}
-        self._middlewares: dict[Key, MiddlewareSeen] = {}
-        self._owned: defaultdict[Owner, set[tuple[str, Key]]] = defaultdict(set)
+        self._routes: dict[NamespacedName, RouteSeen] = {}
+        self._services: dict[NamespacedName, BackendPart] = {}
+        self._slices: dict[NamespacedName, BackendPart] = {}
+        self._middlewares: dict[NamespacedName, MiddlewareSeen] = {}
+        self._owned: defaultdict[ObjectOwner, set[tuple[str, NamespacedName]]] = (
+            defaultdict(set)
+        )
         self._gateway: GatewaySeen = read_gateway(None)
-        self._classes: dict[Key, ClassSeen] = {}
+        self._classes: dict[NamespacedName, ClassSeen] = {}
         self._classes_listed = False
         self._class_problem = ""
         self._class_problem_type = ""
@@ -89,42 +110,48 @@ class ControlIndex:
         self.follows_middlewares: Callable[[], bool] = lambda: True
 
     def counts(self) -> dict[str, int]:
-        """Give how much is kept, for the heartbeat."""
-        return {"owners": len(self._owned), "routes": len(self._routes), "backends": len(self._services)}
+        """Return counters for the heartbeat."""
+        return {
+            "owners": len(self._owned),
+            "routes": len(self._routes),
+            "backends": len(self._services),
+        }
 
     def workflow_ids(self) -> frozenset[str]:
-        """Give the ids of the workflows that have objects here."""
-        return frozenset(owner.workflow_id for owner, owned in self._owned.items() if owned)
+        """Return the ids of the workflows that have objects on the control cluster."""
+        return frozenset(
+            owner.workflow_id for owner, owned in self._owned.items() if owned
+        )
 
-    def put_route(self, key: Key, seen: RouteSeen | None) -> None:
-        """Keep a route, or drop it."""
+    def put_route(self, key: NamespacedName, seen: RouteSeen | None) -> None:
+        """Store or delete the record of a route."""
         self._put("route", self._routes, key, seen)
 
-    def put_service(self, key: Key, seen: BackendPart | None) -> None:
-        """Keep a Service of an endpoint, or drop it."""
+    def put_service(self, key: NamespacedName, seen: BackendPart | None) -> None:
+        """Store or delete the record of an endpoint's Service."""
         self._put("service", self._services, key, seen)
 
-    def put_slice(self, key: Key, seen: BackendPart | None) -> None:
-        """Keep a slice of an endpoint, or drop it."""
+    def put_slice(self, key: NamespacedName, seen: BackendPart | None) -> None:
+        """Store or delete the record of an endpoint's slice."""
         self._put("slice", self._slices, key, seen)
 
-    def put_middleware(self, key: Key, seen: MiddlewareSeen | None) -> None:
-        """Keep the Middleware of a service, or drop it."""
+    def put_middleware(self, key: NamespacedName, seen: MiddlewareSeen | None) -> None:
+        """Store or delete the record of a service's Middleware."""
         self._put("middleware", self._middlewares, key, seen)
 
     def middlewares_listed(self) -> None:
-        """Queue the services that need one: also one that is not there says something now."""
+        """Enqueue the services that need a Middleware: a missing one is relevant now."""
         for seen in self._routes.values():
             if seen.names_middleware:
                 self._enqueue(seen.owner)
 
-    def put_gateway(self, _key: Key, seen: GatewaySeen | None) -> None:
-        """Keep the state of the gateway."""
+    def put_gateway(self, _key: NamespacedName, seen: GatewaySeen | None) -> None:
+        """Store the state of the gateway."""
         self._gateway = seen or read_gateway(None)
         self._enqueue(self._gateway_owner)
 
-    def put_class(self, key: Key, seen: ClassSeen | None) -> None:
-        """Keep a GatewayClass, or drop it."""
+    def put_class(self, key: NamespacedName, seen: ClassSeen | None) -> None:
+        """Store or delete the record of a GatewayClass."""
         if seen is None:
             self._classes.pop(key, None)
         else:
@@ -132,12 +159,15 @@ class ControlIndex:
         self._enqueue(self._gateway_owner)
 
     def classes_listed(self) -> None:
-        """Queue the gateway: also that its class does not exist says something now."""
+        """Enqueue the gateway, because the absence of its class is relevant now."""
         self._classes_listed = True
         self._enqueue(self._gateway_owner)
 
     def put_class_problem(self, error: ModelplaneError | None) -> None:
-        """Keep why GatewayClasses cannot be read; None if they can. The text of one error varies with each attempt; the first is kept."""
+        """Store why GatewayClasses cannot be read; None if they can.
+
+        The text of an error varies with each attempt, so the first one is kept.
+        """
         problem = _why_unread(error)
         problem_type = type(error).__name__ if problem else ""
         if problem_type != self._class_problem_type:
@@ -145,35 +175,63 @@ class ControlIndex:
             self._enqueue(self._gateway_owner)
 
     def put_health(self, *, reachable: bool, error: str = "") -> None:
-        """Keep whether the API server is reachable. The text of one error varies with each attempt; the first is kept."""
+        """Store whether the API server is reachable.
+
+        The text of an error varies with each attempt, so the first one is kept.
+        """
         if reachable != self.reachable:
             self.reachable, self.error = reachable, error
             self._enqueue(self._gateway_owner)
 
-    def observation_for(self, owner: Owner, now: datetime) -> PendingControlObservation:
-        """Build what an owner should know."""
+    def observation_for(
+        self, owner: ObjectOwner, now: datetime
+    ) -> PendingControlObservation:
+        """Return the current observation for an owner."""
         del now
         if owner == self._gateway_owner:
-            return PendingControlObservation(self._observed(owner, gateway=self._observed_gateway()))
+            return PendingControlObservation(
+                self._observed(owner, gateway=self._observed_gateway())
+            )
         owned = self._owned.get(owner, set())
         if owner.kind == _SERVICE_KIND:
-            route = next((self._routes[key] for kind, key in sorted(owned) if kind == "route"), None)
+            route = next(
+                (self._routes[key] for kind, key in sorted(owned) if kind == "route"),
+                None,
+            )
             seen = _observed_route(route)
-            if route is not None and route.names_middleware and self.follows_middlewares():
-                digests = (self._middlewares[key].digest for kind, key in sorted(owned) if kind == "middleware")
+            if (
+                route is not None
+                and route.names_middleware
+                and self.follows_middlewares()
+            ):
+                digests = (
+                    self._middlewares[key].digest
+                    for kind, key in sorted(owned)
+                    if kind == "middleware"
+                )
                 seen = seen.model_copy(update={"middleware": next(digests, "")})
-            return PendingControlObservation(self._observed(owner, route=seen), last=not owned)
-        services = [self._services[key].digest for kind, key in owned if kind == "service"]
+            return PendingControlObservation(
+                self._observed(owner, route=seen), last=not owned
+            )
+        services = [
+            self._services[key].digest for kind, key in owned if kind == "service"
+        ]
         slices = [self._slices[key].digest for kind, key in owned if kind == "slice"]
-        backend = ObservedBackend(digest=backend_digest(next(iter(services), ""), slices))
-        return PendingControlObservation(self._observed(owner, backend=backend), last=not owned)
+        backend = ObservedBackend(
+            digest=backend_digest(next(iter(services), ""), slices)
+        )
+        return PendingControlObservation(
+            self._observed(owner, backend=backend), last=not owned
+        )
 
-    def forget(self, owner: Owner) -> None:
-        """Drop an owner that has no objects here any more."""
+    def forget(self, owner: ObjectOwner) -> None:
+        """Delete an owner that has no objects on the control cluster any more."""
         if not self._owned.get(owner, True):
             del self._owned[owner]
 
-    def _put(self, kind: str, kept: dict[Key, Any], key: Key, seen: Any) -> None:
+    def _put(
+        self, kind: str, kept: dict[NamespacedName, Any], key: NamespacedName, seen: Any
+    ) -> None:
         old = kept.pop(key, None)
         if old:
             self._owned[old.owner].discard((kind, key))
@@ -183,8 +241,10 @@ class ControlIndex:
             self._owned[seen.owner].add((kind, key))
             self._enqueue(seen.owner)
 
-    def _observed(self, owner: Owner, **part: Any) -> ControlObserved:
-        return ControlObserved(owner_uid=owner.uid, gateway_uid=self._gateway_owner.uid, **part)
+    def _observed(self, owner: ObjectOwner, **part: Any) -> ControlObserved:
+        return ControlObserved(
+            owner_uid=owner.uid, gateway_uid=self._gateway_owner.uid, **part
+        )
 
     def _observed_gateway(self) -> ObservedGateway:
         seen = self._gateway
@@ -192,8 +252,8 @@ class ControlIndex:
             return ObservedGateway(reachable=False, error=self.error)
         timeouts = self._timeouts(seen.gateway_class)
         if self._lacks_its_class(seen):
-            # The Gateway still says Accepted: the controller no longer serves it, and writes no more
-            # statuses.
+            # The Gateway still has Accepted=True, but its controller no longer serves
+            # it and writes no status.
             lacks = f"{GATEWAY}: GatewayClass {seen.gateway_class} does not exist"
             seen = seen._replace(accepted=False, message=lacks)
         return ObservedGateway(
@@ -205,19 +265,27 @@ class ControlIndex:
         )
 
     def _lacks_its_class(self, seen: GatewaySeen) -> bool:
-        """Whether an accepted Gateway names a class that does not exist."""
+        """Return whether an accepted Gateway names a class that does not exist."""
         can_tell = self._classes_listed and not self._class_problem
-        return seen.accepted and can_tell and Key("", seen.gateway_class) not in self._classes
+        return (
+            seen.accepted
+            and can_tell
+            and NamespacedName("", seen.gateway_class) not in self._classes
+        )
 
     def _timeouts(self, gateway_class: str) -> TimeoutSupport | None:
-        """Tell which timeouts the class of the gateway supports; None while that is not known."""
+        """Return the timeouts that the gateway's class supports; None while unknown."""
         if not gateway_class:
             return None
         if self._class_problem:
-            return TimeoutSupport(gateway_class=gateway_class, problem=self._class_problem)
+            return TimeoutSupport(
+                gateway_class=gateway_class, problem=self._class_problem
+            )
         if not self._classes_listed:
             return None
-        seen = self._classes.get(Key("", gateway_class), ClassSeen(problem="it does not exist"))
+        seen = self._classes.get(
+            NamespacedName("", gateway_class), ClassSeen(problem="it does not exist")
+        )
         return TimeoutSupport(gateway_class=gateway_class, **seen._asdict())
 
 
@@ -235,34 +303,45 @@ def _observed_route(seen: RouteSeen | None) -> ObservedServiceRoute:
 
 
 def _why_unread(problem: ModelplaneError | None) -> str:
-    """Say why GatewayClasses cannot be read, and what to do; empty if they can, or if the cluster does not answer, which is no answer."""
+    """Return why GatewayClasses cannot be read, and the remedy.
+
+    Returns "" if they can be read, or if the cluster does not respond, which proves
+    nothing.
+    """
     if problem is None or isinstance(problem, ClusterUnreachable):
         return ""
-    return f"{problem.message}; apply {ROLES_FILE} there" if isinstance(problem, PermissionDenied) else problem.message
+    return (
+        f"{problem.message}; apply {ROLES_FILE} there"
+        if isinstance(problem, PermissionDenied)
+        else problem.message
+    )
 
 
 class ControlWatch:
-    """The control cluster, watched until cancelled.
+    """Watches the control cluster until cancelled.
 
-    `find_absent` is called once, with the workflow ids that have objects there, for the owners that may have lost all of theirs.
+    `find_absent` is called once, with the workflow ids that have objects there. It
+    yields the owners that may have lost all their objects.
     """
 
     def __init__(
         self,
-        gateway: Owner,
+        gateway: ObjectOwner,
         resolve: Resolve,
         send: Send[ControlObserved],
         find_absent: FindAbsent,
     ) -> None:
         self._find_absent = find_absent
         self._all_listed = asyncio.Event()
-        self._notifier: ChangeNotifier[ControlObserved] = ChangeNotifier(send, self._is_blocked)
+        self._notifier: ChangeNotifier[ControlObserved] = ChangeNotifier(
+            send, self._is_blocked
+        )
         self._index = ControlIndex(gateway, self._notifier.enqueue)
         self._health = Health(resolve, self._recovered)
         self._gateway = gateway
         self._client: ClusterApi | None = None
         self._connected = asyncio.Event()
-        budget = Budget()
+        budget = RecordBudget()
         index = self._index
         self._reflectors: list[Reflector[Any]] = [
             self._reflector(_ROUTES, read_route, index.put_route, budget),
@@ -270,19 +349,32 @@ class ControlWatch:
             self._reflector(_SLICES, read_slice, index.put_slice, budget),
             self._reflector(THE_GATEWAY, read_gateway, index.put_gateway, budget),
         ]
-        # Nothing waits for these: a user of the kubeconfig who may not read them has all that is without retries and timeouts.
+        # Nothing waits for these selections: if a kubeconfig user may not read them,
+        # services just have no retries and timeouts.
         self._middlewares = Reflector(
-            self._current, _MIDDLEWARES, read_middleware, index.put_middleware, index.middlewares_listed, budget=budget
+            self._current,
+            _MIDDLEWARES,
+            read_middleware,
+            index.put_middleware,
+            index.middlewares_listed,
+            budget=budget,
         )
-        self._classes = Reflector(self._current, _CLASSES, read_class, index.put_class, index.classes_listed, budget=budget)
-        index.follows_middlewares = lambda: self._middlewares.synced and self._middlewares.lasting_problem is None
+        self._classes = Reflector(
+            self._current,
+            _CLASSES,
+            read_class,
+            index.put_class,
+            index.classes_listed,
+            budget=budget,
+        )
+        index.follows_middlewares = lambda: (
+            self._middlewares.synced and self._middlewares.lasting_problem is None
+        )
 
     def counts(self) -> dict[str, int]:
-        """Give counters for the heartbeat."""
         return {**self._index.counts(), "signals": self._notifier.sent}
 
     async def run(self) -> None:
-        """Watch until cancelled."""
         self._notifier.enqueue(self._gateway)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._notifier.run(self._index))
@@ -295,13 +387,17 @@ class ControlWatch:
         await self._connected.wait()
         while True:
             await reflector.run()
-            # With the definition of a kind all its objects are gone, and nothing else tells their owners.
+            # When the definition of a kind is deleted all its objects are gone, and no
+            # event reports that.
             if await self._is_unserved(reflector.selection.kind):
                 reflector.forget()
             await asyncio.sleep(_RESTART_SECONDS)
 
-    async def _is_unserved(self, kind: Kind) -> bool:
-        """Tell whether an API server says that it does not serve a kind. A 404 may be that of a proxy before it, which knows nothing."""
+    async def _is_unserved(self, kind: GroupVersionKind) -> bool:
+        """Return whether the API server reports that it does not serve a kind.
+
+        A 404 alone may come from a proxy.
+        """
         try:
             served = await self._current().resources(refresh=True)
         except ModelplaneError:
@@ -314,7 +410,7 @@ class ControlWatch:
             self._notifier.enqueue(owner)
 
     def _listed(self) -> None:
-        """Record that a selection was listed; when all are, owners may be notified."""
+        """Record that a selection was listed. When all are, owners may be notified."""
         if self._all_are_listed():
             self._all_listed.set()
         self._notifier.wake()
@@ -338,9 +434,15 @@ class ControlWatch:
             self._index.put_health(reachable=True)
 
     def _reflector(
-        self, selection: Selection, read: Callable[[Json], Any], on_change: Callable[[Key, Any], None], budget: Budget
+        self,
+        selection: Selection,
+        read: Callable[[Json], Any],
+        on_change: Callable[[NamespacedName, Any], None],
+        budget: RecordBudget,
     ) -> Reflector[Any]:
-        return Reflector(self._current, selection, read, on_change, self._listed, budget=budget)
+        return Reflector(
+            self._current, selection, read, on_change, self._listed, budget=budget
+        )
 
     def _current(self) -> ClusterApi:
         if self._client is None:
@@ -350,12 +452,15 @@ class ControlWatch:
     def _recovered(self, client: ClusterApi) -> None:
         self._client = client
         self._connected.set()
-        # Connections that were open before the outage may be dead without an error.
+        # Connections from before the outage may be broken without an error.
         for reflector in (*self._reflectors, self._middlewares, self._classes):
             reflector.resume()
 
-    def _is_blocked(self, owner: Owner) -> bool:
-        """Tell whether an owner must wait until everything was listed once: a partial list looks like deleted objects."""
+    def _is_blocked(self, owner: ObjectOwner) -> bool:
+        """Return whether an owner must wait until everything was listed once.
+
+        A partial list looks like deleted objects.
+        """
         if owner == self._gateway and self._health.lost:
             return False
         return not self._all_are_listed()

@@ -1,4 +1,5 @@
-"""The secret store: its Protocol, the implementation that the settings select, and reading credentials and copies from it.
+"""The secret store: its Protocol, the choice of a store, and reading from it.
 
-Values leave this package only towards an API call; they are never returned to a workflow. Implementations are in `clients/secrets`.
+Values leave this package only in API calls. They are never returned to a workflow.
+Implementations are in `clients/secrets`.
 """

@@ -1,18 +1,26 @@
-"""The values of a copied Secret or ConfigMap, read at the moment when the copy is written to a cluster."""
+"""Read the values of a copied Secret or ConfigMap when the copy is written."""
 
 import base64
 from typing import Any
 
-from activities.render.objects.propagation import SECRET, Copy
+from activities.render.objects.propagation import SECRET, PropagatedCopy
 from activities.secrets.store import SecretReader, check_tenants_own
 
 
-async def read_copy_data(store: SecretReader, copy: Copy) -> dict[str, Any]:
-    """Give the data fields of a copy's manifest. Raises SecretMissing, or PermissionDenied for one of the platform that a tenant named."""
+async def read_copy_data(store: SecretReader, copy: PropagatedCopy) -> dict[str, Any]:
+    """Return the data fields of a copy's manifest.
+
+    Raises SecretMissing, or PermissionDenied if a tenant named a Secret of the
+    platform.
+    """
     if not copy.platform:
         check_tenants_own(copy.source_namespace, copy.source_name)
     stored = await store.read(copy.source_namespace, copy.source_name)
-    values = {key: value for key, value in stored.data.items() if not copy.keys or key in copy.keys}
+    values = {
+        key: value
+        for key, value in stored.data.items()
+        if not copy.keys or key in copy.keys
+    }
     if copy.kind == SECRET:
         return {"data": {key: _encoded(value) for key, value in values.items()}}
     texts, blobs = {}, {}
@@ -21,7 +29,8 @@ async def read_copy_data(store: SecretReader, copy: Copy) -> dict[str, Any]:
             texts[key] = value.decode()
         except UnicodeDecodeError:
             blobs[key] = _encoded(value)
-    return {field: found for field, found in (("data", texts), ("binaryData", blobs)) if found}
+    fields = {"data": texts, "binaryData": blobs}
+    return {name: found for name, found in fields.items() if found}
 
 
 def _encoded(value: bytes) -> str:

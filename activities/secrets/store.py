@@ -1,7 +1,9 @@
-"""Where secret values come from, so that they never pass through Temporal.
+"""The secret store, from which activities read secret values.
 
-Workflows pass references (namespace, name, key); an activity resolves them here, uses the value and does not keep it. The store has two
-implementations behind one Protocol: a directory of files, or Secrets of the control cluster. `selection.py` chooses between them.
+Secret values never enter Temporal. Workflows pass references (namespace, name, key). An
+activity resolves a reference here, uses the value and does not store it. Two
+implementations share one Protocol: a directory of files, and Secrets of the control
+cluster. `selection.py` chooses between them.
 """
 
 import re
@@ -15,26 +17,41 @@ from api_types.names import is_reserved_namespace
 SecretKind = Literal["Secret", "ConfigMap"]
 OPAQUE = "Opaque"
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_SUBDOMAIN = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+)
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _NAME_MAX = 253
-# Kubernetes uses names with two dots in mounted volumes, and the directory store for its own files.
+# Kubernetes uses names that begin with two dots in mounted volumes, and the directory
+# store uses them for its own files.
 _RESERVED_KEY_PREFIX = ".."
 METADATA_FILE = ".meta.json"
 
 
 class SecretMissing(LookupError):
-    """No such entry, or no such key in it. The text has all three parts and never a value."""
+    """The entry, or a key of it, does not exist.
 
-    def __init__(self, namespace: str, name: str, key: str = "", *, detail: str = "") -> None:
+    The message names it and never contains a value.
+    """
+
+    def __init__(
+        self, namespace: str, name: str, key: str = "", *, detail: str = ""
+    ) -> None:
         self.namespace, self.name, self.key = namespace, name, key
-        text = f"Secret {namespace}/{name} has no key {key!r}" if key and detail else f"Secret {namespace}/{name} does not exist"
+        text = (
+            f"Secret {namespace}/{name} has no key {key!r}"
+            if key and detail
+            else f"Secret {namespace}/{name} does not exist"
+        )
         super().__init__(f"{text}{': ' if detail else ''}{detail}")
 
 
 @dataclass(frozen=True)
 class StoredSecret:
-    """One Secret or ConfigMap with its values, in bytes; the values stay out of its text form."""
+    """One Secret or ConfigMap with its values in bytes.
+
+    The values are not in its repr.
+    """
 
     namespace: str
     name: str
@@ -46,7 +63,10 @@ class StoredSecret:
 
 @dataclass(frozen=True)
 class SecretInfo:
-    """What may be shown of an entry. `version` changes with the content and does not reveal it."""
+    """The part of an entry that may be shown.
+
+    `version` changes with the content and does not reveal it.
+    """
 
     namespace: str
     name: str
@@ -58,59 +78,82 @@ class SecretInfo:
 
 
 class SecretReader(Protocol):
-    """What a worker may do with a secret store. A Secret and a ConfigMap of one namespace never share a name.
+    """The operations of a worker on a secret store.
 
-    Activities are given this part alone: the rights in deploy/kubernetes/rbac.yaml are those that it needs.
+    A Secret and a ConfigMap of one namespace never have the same name. Activities get
+    only this part of the store, and deploy/kubernetes/rbac.yaml grants only the
+    permissions that it needs.
     """
 
     async def get(self, namespace: str, name: str, key: str) -> bytes:
-        """Give one value. Raises SecretMissing."""
+        """Return one value. Raises SecretMissing."""
         ...
 
     async def read(self, namespace: str, name: str) -> StoredSecret:
-        """Give a whole entry. Raises SecretMissing."""
+        """Return a whole entry. Raises SecretMissing."""
         ...
 
     async def describe(self, namespace: str, name: str) -> SecretInfo | None:
-        """Describe an entry without its values; None if there is none."""
+        """Describe an entry without its values. Returns None if it does not exist."""
         ...
 
 
 class SecretStore(SecretReader, Protocol):
-    """A place for secret values, by namespace, name and key, with what the command line does there."""
+    """A secret store with the operations of the command line."""
 
     async def put(self, secret: StoredSecret) -> None:
-        """Create or replace an entry. Raises InvalidInput for a bad name or key, NameConflict if the name is taken by the other kind."""
+        """Create or replace an entry.
+
+        Raises InvalidInput for a bad name or key, and NameConflict if the other kind
+        has that name.
+        """
         ...
 
     async def delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
-        """Remove an entry of that kind. False if there was none, also when the name is that of an entry of the other kind."""
+        """Delete an entry of that kind.
+
+        Returns False if there was none, even if the other kind has that name.
+        """
         ...
 
     async def list(self, namespace: str = "") -> Sequence[SecretInfo]:
-        """Describe the entries of one namespace, or of all, sorted by namespace and name."""
+        """Describe the entries of one namespace, or of all, by namespace and name."""
         ...
 
 
 def check_tenants_own(namespace: str, name: str) -> None:
-    """Refuse what a tenant's object may not name: credentials of the platform. Raises PermissionDenied."""
+    """Raise PermissionDenied if a tenant's object names a Secret of the platform."""
     if is_reserved_namespace(namespace):
         raise PermissionDenied(
-            f"Secret {namespace}/{name}: the namespace belongs to the platform; name a Secret of the object's own namespace"
+            f"Secret {namespace}/{name}: the namespace belongs to the platform; name a "
+            "Secret of the object's own namespace"
         )
 
 
 def check_names(namespace: str, name: str, keys: tuple[str, ...] = ()) -> None:
-    """Refuse names that are no Kubernetes names (a path could point outside the store). Raises InvalidInput with every problem."""
+    """Raise InvalidInput, with every problem, for names that Kubernetes does not allow.
+
+    A name with path separators could point outside the store.
+    """
     problems = [
         f"{what} {value!r} must be a lower-case DNS name of at most {_NAME_MAX} characters"
         for what, value in (("namespace", namespace), ("name", name))
         if len(value) > _NAME_MAX or not _SUBDOMAIN.fullmatch(value)
     ]
     problems += [
-        f"key {key!r} must consist of letters, digits, '-', '_' or '.', and be neither {METADATA_FILE!r}, '.' nor begin with '..'"
+        f"key {key!r} must consist of letters, digits, '-', '_' or '.'; it must not "
+        f"be '.' or {METADATA_FILE!r}, and must not begin with '..'"
         for key in keys
-        if len(key) > _NAME_MAX or not _KEY.fullmatch(key) or key in {".", METADATA_FILE} or key.startswith(_RESERVED_KEY_PREFIX)
+        if not _is_valid_key(key)
     ]
     if problems:
         raise InvalidInput(f"Secret {namespace}/{name}: {'; '.join(problems)}")
+
+
+def _is_valid_key(key: str) -> bool:
+    return (
+        len(key) <= _NAME_MAX
+        and _KEY.fullmatch(key) is not None
+        and key not in {".", METADATA_FILE}
+        and not key.startswith(_RESERVED_KEY_PREFIX)
+    )

@@ -1,5 +1,7 @@
-"""Install, observe and remove the serving stack of a cluster, and single Helm releases for whoever needs one.
+"""Install, observe and remove the serving stack of a cluster, and single Helm releases.
 
-What a stack consists of is in `render/stack`, what is ready in `observe/stack`, when which step is taken is the InferenceCluster's. Helm is
-behind `clients/helm/port.py`, the only module of `clients` that is imported here. Every activity may run twice, and be killed at any point.
+`render/stack` defines the parts of a stack, `observe/stack` checks their readiness, and
+the InferenceCluster workflow decides when each step runs. Helm is behind
+`clients/helm/port.py`, the only module of `clients` that is imported here. Every
+activity is idempotent and may be killed at any point.
 """

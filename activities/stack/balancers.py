@@ -1,4 +1,4 @@
-"""The LoadBalancer Services of a cluster: that of the gateway, and those of others (spec 2.8, 2.11 U2, U6)."""
+"""The LoadBalancer Services of a cluster: the gateway's, and others."""
 
 from itertools import islice
 
@@ -15,44 +15,66 @@ from api_types.messages.stack import LoadBalancers
 OF_GATEWAY = f"{OWNING}-name={GATEWAY_NAME},{OWNING}-namespace={SYSTEM_NAMESPACE}"
 _LOAD_BALANCER = "LoadBalancer"
 _SHOWN_MAX = 20
-# Of how many Services the events are read.
+# The events of at most this many Services are read.
 EXPLAINED_MAX = 3
 
 
 async def of_gateway(cluster: ClusterApi) -> list[Json]:
-    """List the LoadBalancer Services that Envoy Gateway made for our Gateway."""
     found = await list_served(cluster, Selection(SERVICE, NAMESPACE, OF_GATEWAY))
     return [item for item in found if _is_load_balancer(item)]
 
 
 async def events_of(cluster: ClusterApi, service: Json) -> list[str]:
-    """Give the last Warning events about a Service: why it has no address, or why its load balancer does not go."""
+    """Return the latest Warning events of a Service.
+
+    They explain why it has no address, or why its load balancer is not deleted.
+    """
     metadata = service["metadata"]
-    fields = f"involvedObject.kind={SERVICE.kind},involvedObject.name={metadata['name']}"
-    return warnings(await list_served(cluster, Selection(EVENT, metadata["namespace"], fields=fields)), metadata["name"])
+    fields = (
+        f"involvedObject.kind={SERVICE.kind},involvedObject.name={metadata['name']}"
+    )
+    return warnings(
+        await list_served(
+            cluster, Selection(EVENT, metadata["namespace"], fields=fields)
+        ),
+        metadata["name"],
+    )
 
 
 async def remaining_of_gateway(cluster: ClusterApi) -> list[RemainingObject]:
-    """Give the Services of our Gateway that are still there, each with what holds it."""
+    """Return the remaining Services of Modelplane's Gateway, each with the reason."""
     found = []
     for at, service in enumerate(await of_gateway(cluster)):
         item = remaining_object(service)
         events = await events_of(cluster, service) if at < EXPLAINED_MAX else []
-        found.append(item.model_copy(update={"why": "; ".join(filter(None, [item.why, *events]))}))
+        found.append(
+            item.model_copy(
+                update={"why": "; ".join(filter(None, [item.why, *events]))}
+            )
+        )
     return found
 
 
 async def all_of(cluster: ClusterApi) -> LoadBalancers:
-    """List the LoadBalancer Services of all namespaces but those of our Gateway."""
-    ours = {(item["metadata"]["namespace"], item["metadata"]["name"]) for item in await of_gateway(cluster)}
+    """List the LoadBalancer Services of all namespaces, except the Gateway's."""
+    ours = {
+        (item["metadata"]["namespace"], item["metadata"]["name"])
+        for item in await of_gateway(cluster)
+    }
 
     def name(item: Json) -> str:
         metadata = item["metadata"]
         place = (str(metadata.get("namespace")), str(metadata["name"]))
-        return "/".join(place)[:ID_MAX] if _is_load_balancer(item) and place not in ours else ""
+        return (
+            "/".join(place)[:ID_MAX]
+            if _is_load_balancer(item) and place not in ours
+            else ""
+        )
 
     found = sorted(filter(None, (await cluster.list(Selection(SERVICE), name)).items))
-    return LoadBalancers(services=list(islice(found, _SHOWN_MAX)), more=max(0, len(found) - _SHOWN_MAX))
+    return LoadBalancers(
+        services=list(islice(found, _SHOWN_MAX)), more=max(0, len(found) - _SHOWN_MAX)
+    )
 
 
 def _is_load_balancer(service: Json) -> bool:

@@ -1,6 +1,7 @@
-"""What an InferenceGateway installs on the control cluster, a step at a time, and takes away again (spec/stack-and-routing.md 4).
+"""Install the parts of the control cluster's gateway step by step, or remove them.
 
-No step waits for workloads: one that is not complete says what it waits for, and is taken again. What is as it shall be is left alone.
+No step waits for workloads. The message of an incomplete step names the missing part,
+and the workflow runs the step again. Objects in the desired state are not changed.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
 from activities.observe import stack as judge
 from activities.render.gateway import objects
-from activities.render.objects.manifest import Item, Owner
+from activities.render.objects.manifest import RenderedObject, RenderOwner
 from activities.stack import releases
 from activities.stack.definitions import apply_definitions
 from activities.stack.ownership import RELEASE_CONFLICT
@@ -31,25 +32,36 @@ Report = Callable[[Progress], None]
 
 _KIND = "InferenceGateway"
 _DONE = InstallStepResult(done=True)
-# How long one attempt waits for what it deleted; the next one goes on.
+# How long one attempt waits for objects that it deleted. The next attempt continues.
 _GONE_WITHIN = timedelta(seconds=20)
 _SHOWN_MAX = 3
 
 
-async def install_step(cluster: ClusterApi, helm: HelmPort, order: RunInstallStep, report: Report) -> InstallStepResult:
-    """Take one step. Raises NameConflict if what it needs belongs to others, and what Helm raises."""
-    owner = Owner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
+async def install_step(
+    cluster: ClusterApi, helm: HelmPort, order: RunInstallStep, report: Report
+) -> InstallStepResult:
+    """Run one step.
+
+    Raises NameConflict if an object belongs to another owner, and Helm's errors.
+    """
+    owner = RenderOwner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
     match order.step:
         case "crds":
             await apply_definitions(cluster, objects.definitions(), report)
-            # Before anything is installed that would have to be taken away again.
+            # Check this before the first installation, which would have to be removed
+            # again.
             for item in (objects.gateway_class(owner), objects.gateway(owner)):
-                _check_owner(ObjectId.of(item.manifest), await cluster.get(ObjectId.of(item.manifest)))
+                _check_owner(
+                    ObjectId.of(item.manifest),
+                    await cluster.get(ObjectId.of(item.manifest)),
+                )
             return _DONE
         case "metallb":
             return await _metallb(cluster, helm)
         case "address-pool":
-            return await _apply(cluster, objects.address_pool(owner, order.address_pool))
+            return await _apply(
+                cluster, objects.address_pool(owner, order.address_pool)
+            )
         case "traefik":
             return await _release(cluster, helm, objects.traefik(order.traefik_version))
         case "gateway-class":
@@ -59,8 +71,17 @@ async def install_step(cluster: ClusterApi, helm: HelmPort, order: RunInstallSte
             return await _apply(cluster, [objects.gateway(owner)])
 
 
-async def remove_step(cluster: ClusterApi, helm: HelmPort, where: Connection, order: RunInstallStep, report: Report) -> InstallStepResult:
-    """Take away what one step installed. The definitions stay: with them would go the routes of everybody."""
+async def remove_step(
+    cluster: ClusterApi,
+    helm: HelmPort,
+    where: Connection,
+    order: RunInstallStep,
+    report: Report,
+) -> InstallStepResult:
+    """Remove the objects of one step.
+
+    Definitions are kept, because deleting them would delete all routes.
+    """
 
     async def uninstalled(pin: charts.ChartPin) -> InstallStepResult:
         release = UninstallRelease(
@@ -73,29 +94,43 @@ async def remove_step(cluster: ClusterApi, helm: HelmPort, where: Connection, or
         gone = await releases.uninstall(cluster, helm, release, report)
         return _remaining([str(item) for item in gone.remaining])
 
-    owner = Owner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
+    owner = RenderOwner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
     match order.step:
         case "crds":
             return _DONE
         case "metallb":
             return await uninstalled(charts.METALLB)
         case "address-pool":
-            return await _delete(cluster, objects.address_pool(owner, order.address_pool), order.uid, report)
+            return await _delete(
+                cluster,
+                objects.address_pool(owner, order.address_pool),
+                order.uid,
+                report,
+            )
         case "traefik":
             result = await uninstalled(charts.TRAEFIK)
             return await _service_is_gone(cluster) if result.done else result
         case "gateway-class":
-            return await _delete(cluster, [objects.gateway_class(owner)], order.uid, report)
+            return await _delete(
+                cluster, [objects.gateway_class(owner)], order.uid, report
+            )
         case _:
             return await _delete(cluster, [objects.gateway(owner)], order.uid, report)
 
 
-# --- releases -------------------------------------------------------------------------------------------------------------------------
+# Releases
 
 
-async def _release(cluster: ClusterApi, helm: HelmPort, release: HelmRelease) -> InstallStepResult:
-    if await helm.status(release.name, release.namespace) is None and (problems := await releases.conflicts_of(cluster, helm, release)):
-        raise NameConflict(f"control cluster: {'; '.join(problems[:_SHOWN_MAX])}: {_advice()}", RELEASE_CONFLICT)
+async def _release(
+    cluster: ClusterApi, helm: HelmPort, release: HelmRelease
+) -> InstallStepResult:
+    if await helm.status(release.name, release.namespace) is None:
+        problems = await releases.conflicts_of(cluster, helm, release)
+        if problems:
+            raise NameConflict(
+                f"control cluster: {'; '.join(problems[:_SHOWN_MAX])}: {_advice()}",
+                RELEASE_CONFLICT,
+            )
     ensured = await releases.ensure(helm, release)
     lagging = []
     for text in ensured.workloads:
@@ -103,7 +138,9 @@ async def _release(cluster: ClusterApi, helm: HelmPort, release: HelmRelease) ->
         found = await cluster.get(target)
         lag = _JUDGES[target.kind](found) if found else judge.MISSING
         if lag.why and lag.gates:
-            lagging.append(f"{target.kind.kind} {target.namespace}/{target.name}: {lag.why}")
+            lagging.append(
+                f"{target.kind.kind} {target.namespace}/{target.name}: {lag.why}"
+            )
     return InstallStepResult(done=not lagging, message="; ".join(lagging[:_SHOWN_MAX]))
 
 
@@ -119,56 +156,82 @@ async def _metallb(cluster: ClusterApi, helm: HelmPort) -> InstallStepResult:
     if not result.done:
         return result
     selector = f"{labels.SERVICE_NAME}={objects.METALLB_WEBHOOK}"
-    slices = await list_served(cluster, Selection(kinds.ENDPOINT_SLICE, charts.METALLB.namespace, selector))
+    slices = await list_served(
+        cluster, Selection(kinds.ENDPOINT_SLICE, charts.METALLB.namespace, selector)
+    )
     if any(each.get("endpoints") for each in slices):
-        # Its kinds are served from now on.
+        # The kinds of MetalLB are served from now on.
         await cluster.resources(refresh=True)
         return _DONE
-    return InstallStepResult(done=False, message=f"Service {charts.METALLB.namespace}/{objects.METALLB_WEBHOOK} has no endpoint yet")
+    return InstallStepResult(
+        done=False,
+        message=f"Service {charts.METALLB.namespace}/{objects.METALLB_WEBHOOK} "
+        "has no endpoint yet",
+    )
 
 
 async def _service_is_gone(cluster: ClusterApi) -> InstallStepResult:
-    """Wait for the Service too: with it goes the load balancer, which nobody would delete later."""
+    """Wait for the Service too, because nothing would delete its load balancer later."""
     target = ObjectId(kinds.SERVICE, charts.TRAEFIK.namespace, objects.SERVICE)
     return _remaining([str(target)] if await cluster.get(target) else [])
 
 
-# --- objects --------------------------------------------------------------------------------------------------------------------------
+# Objects
 
 
-async def _apply(cluster: ClusterApi, items: list[Item]) -> InstallStepResult:
-    """Apply objects, and see that those of the Gateway API are accepted."""
+async def _apply(cluster: ClusterApi, items: list[RenderedObject]) -> InstallStepResult:
+    """Apply objects, and wait until the Gateway API objects among them are accepted."""
     lagging = []
     for item in items:
         target = ObjectId.of(item.manifest)
         _check_owner(target, await cluster.get(target))
         stored = await cluster.apply(item.manifest)
-        if target.kind in (kinds.GATEWAY, kinds.GATEWAY_CLASS) and (why := judge.accepted(stored).why):
+        if target.kind not in (kinds.GATEWAY, kinds.GATEWAY_CLASS):
+            continue
+        why = judge.accepted(stored).why
+        if why:
             lagging.append(f"{target.kind.kind} {target.name}: {why}")
     return InstallStepResult(done=not lagging, message="; ".join(lagging))
 
 
 def _check_owner(target: ObjectId, live: Json | None) -> None:
-    # One of an earlier InferenceGateway, which was deleted by force, is taken over.
+    # An object of an earlier InferenceGateway, which was deleted by force, is adopted.
     if live and owner_of(live)[:3] != (_KIND, "", SINGLETON_NAME):
-        raise NameConflict(f"control cluster: {target} exists already and belongs to {owner_of(live)}: {_advice()}")
+        raise NameConflict(
+            f"control cluster: {target} exists already and belongs to {owner_of(live)}: "
+            f"{_advice()}"
+        )
 
 
-async def _delete(cluster: ClusterApi, items: list[Item], uid: str, report: Report) -> InstallStepResult:
+async def _delete(
+    cluster: ClusterApi, items: list[RenderedObject], uid: str, report: Report
+) -> InstallStepResult:
     served = await cluster.resources()
-    targets = [target for item in reversed(items) if (target := ObjectId.of(item.manifest)).kind in served]
+    found = [ObjectId.of(item.manifest) for item in reversed(items)]
+    targets = [target for target in found if target.kind in served]
     gone = await Deleter(cluster, uid, report, None).until_gone(targets, _GONE_WITHIN)
     return _remaining([str(item) for item in gone.remaining])
 
 
 def _remaining(items: list[str]) -> InstallStepResult:
     more = f" and {len(items) - _SHOWN_MAX} more" if len(items) > _SHOWN_MAX else ""
-    return InstallStepResult(done=not items, message=f"not gone yet: {', '.join(items[:_SHOWN_MAX])}{more}" if items else "")
+    if not items:
+        return _DONE
+    return InstallStepResult(
+        done=False, message=f"not gone yet: {', '.join(items[:_SHOWN_MAX])}{more}"
+    )
 
 
 def _namespace() -> dict[str, object]:
-    return {"apiVersion": kinds.NAMESPACE.api_version, "kind": kinds.NAMESPACE.kind, "metadata": {"name": labels.SYSTEM_NAMESPACE}}
+    return {
+        "apiVersion": kinds.NAMESPACE.api_version,
+        "kind": kinds.NAMESPACE.kind,
+        "metadata": {"name": labels.SYSTEM_NAMESPACE},
+    }
 
 
 def _advice() -> str:
-    return f"delete it, or install the gateway yourself and annotate the InferenceGateway with {labels.STACK}=external"
+    return (
+        "delete it, or install the gateway yourself and annotate the InferenceGateway "
+        f"with {labels.STACK}=external"
+    )

@@ -1,4 +1,5 @@
-"""Watching a cluster: copies of selections that are kept current, whether it answers, and signals to owners about what changed.
+"""Watch a cluster: current copies of selections, reachability, and signals to owners.
 
-What is watched, and what an owner should know of it, is in `clusters/watch` and `routing`. Imports `cluster_objects`.
+`clusters/watch` and `routing` define the selections and the observations for owners.
+This package imports `cluster_objects`.
 """

@@ -1,9 +1,9 @@
-"""Whether a cluster is reachable.
+"""The reachability of a cluster.
 
-A broken connection fails at once, a lost network never does. So the watch of a cluster sends a
-small request every few seconds, a probe. Each probe uses the credential that the store has now:
-that is also how a rotated kubeconfig is picked up. A cluster counts as lost when three probes in a
-row have failed.
+A broken connection fails at once, but a lost network never does. So the watch of a
+cluster sends a small request every few seconds, a probe. Each probe uses the credential
+that the store has now, which also picks up a rotated kubeconfig. A cluster counts as
+lost when three probes in a row have failed.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from activities.cluster_objects.cluster_api import ClusterApi
 from api_types.errors import ClusterUnreachable, ModelplaneError
 
 PROBE_SECONDS = 15.0
-"""Seconds from an answered probe to the next one."""
+"""The number of seconds from a successful probe to the next one."""
 RETRY_SECONDS = 5.0
-"""Seconds from a failed probe to the next one."""
+"""The number of seconds from a failed probe to the next one."""
 PROBE_LIMIT_SECONDS = 10.0
-"""A probe without an answer fails after so many seconds."""
+"""The number of seconds after which a probe without a response fails."""
 FAILED_PROBES = 3
-"""So many failed probes in a row mean that the cluster does not answer."""
+"""The number of failed probes in a row after which a cluster counts as lost."""
 
 Resolve = Callable[[], Awaitable[ClusterApi]]
 
@@ -27,10 +27,13 @@ Resolve = Callable[[], Awaitable[ClusterApi]]
 class Health:
     """The state of the connection to a cluster.
 
-    `recovered` is called when the cluster answers again, or with another credential.
+    `recovered` is called when the cluster responds again, or responds to another
+    credential.
     """
 
-    def __init__(self, resolve: Resolve, recovered: Callable[[ClusterApi], None]) -> None:
+    def __init__(
+        self, resolve: Resolve, recovered: Callable[[ClusterApi], None]
+    ) -> None:
         self.error: ModelplaneError | None = None
         self._resolve = resolve
         self._recovered = recovered
@@ -40,12 +43,12 @@ class Health:
 
     @property
     def lost(self) -> bool:
-        """Whether so many probes have failed that the cluster's entity must know."""
+        """True after so many failed probes that the cluster's entity must be notified."""
         return self._failures >= FAILED_PROBES
 
     @property
     def silent_seconds(self) -> float:
-        """The seconds since the last answer, or since the start of the watch."""
+        """The seconds since the last response, or since the start of the watch."""
         return asyncio.get_running_loop().time() - self._answered_at
 
     async def probe(self) -> float:
@@ -56,7 +59,9 @@ class Health:
                 await client.version()
         except TimeoutError:
             limit = f"{PROBE_LIMIT_SECONDS:g} s"
-            return self._failed(ClusterUnreachable(f"the API server did not answer within {limit}"))
+            return self._failed(
+                ClusterUnreachable(f"the API server did not answer within {limit}")
+            )
         except ModelplaneError as error:
             return self._failed(error)
         self._answered_at, self._failures = asyncio.get_running_loop().time(), 0

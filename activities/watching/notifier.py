@@ -1,7 +1,9 @@
-"""Signal owners what changed: once per change, at most once a second each, only the newest observation.
+"""Signal changes to owners: once per change, at most once per second and owner.
 
-A rollout changes a dozen objects of one replica within a second, and each signal would cost its workflow a task and three events. So
-changes are batched for a moment, and an owner that was just signalled waits until its second is over.
+Only the newest observation is sent. A rollout changes a dozen objects of one replica
+within a second, and each signal would cost its workflow a task and three events. So
+changes are batched briefly, and an owner that was just signalled waits for the rest of
+its second.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ from datetime import datetime
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.ownership import ObjectOwner
 from api_types.base import Message
 from api_types.clock import utc_now
 
@@ -19,70 +21,82 @@ _BATCH_SECONDS = 0.2
 _INTERVAL_SECONDS = 1.0
 _CONCURRENT_MAX = 16
 _RETRY_SECONDS = 2.0
-# A workflow that was terminated is started again after seconds, or when people notice.
+# A terminated workflow is started again after seconds, or when an operator notices.
 _ABSENT_SECONDS, _ABSENT_SECONDS_MAX = 30.0, 3600.0
 
 MessageT = TypeVar("MessageT", bound=Message)
 MessageT_co = TypeVar("MessageT_co", bound=Message, covariant=True)
 
-# Gives False if no such workflow is running; raises Undelivered if the signal has to be sent again.
-Send = Callable[[Owner, MessageT], Awaitable[bool]]
+# Returns False if the workflow does not run. Raises Undelivered if the signal must be
+# sent again.
+Send = Callable[[ObjectOwner, MessageT], Awaitable[bool]]
 
 
 class Pending(Protocol[MessageT_co]):
-    """What an owner should know now."""
+    """The current observation for an owner."""
 
     @property
     def digest(self) -> str:
-        """A digest over the content: the same again is not sent."""
+        """A digest of the content. An equal observation is not sent again."""
 
     @property
     def changes_at(self) -> datetime | None:
-        """When time alone would change it; None: never."""
+        """The time at which the observation changes by itself; None: never."""
 
     @property
     def last(self) -> bool:
-        """Whether the owner has no objects here any more."""
+        """True if the owner has no objects any more."""
 
     def numbered(self, sequence: int) -> MessageT_co:
-        """Give the message with its place in the order of those of this watch."""
+        """Return the message with its sequence number among the messages of this watch."""
 
 
 class Index(Protocol[MessageT_co]):
-    """Who should know what."""
+    """The observations of all owners."""
 
-    def observation_for(self, owner: Owner, now: datetime) -> Pending[MessageT_co]:
-        """Give what an owner should know now."""
+    def observation_for(
+        self, owner: ObjectOwner, now: datetime
+    ) -> Pending[MessageT_co]:
+        pass
 
-    def forget(self, owner: Owner) -> None:
-        """Drop an owner that has no objects here any more."""
+    def forget(self, owner: ObjectOwner) -> None:
+        """Delete an owner that has no objects any more."""
 
 
 class Undelivered(Exception):
-    """A signal did not reach Temporal; it is sent again."""
+    """A signal did not reach Temporal. It is sent again."""
 
 
 class ChangeNotifier(Generic[MessageT]):
-    """The queue of owners to signal. An owner for whom `is_blocked` holds waits; call `wake` when that may have changed."""
+    """The queue of owners to signal.
 
-    def __init__(self, send: Send[MessageT], is_blocked: Callable[[Owner], bool]) -> None:
+    An owner waits while `is_blocked` is true for it. Call `wake` when that may have
+    changed.
+    """
+
+    def __init__(
+        self, send: Send[MessageT], is_blocked: Callable[[ObjectOwner], bool]
+    ) -> None:
         self.sent = 0
         self._sequence = 0
         self._is_blocked = is_blocked
         self._send = send
-        self._due: dict[Owner, float] = {}
-        self._sent_digests: dict[Owner, str] = {}
-        # How often in a row the workflow of an owner was not running.
-        self._absences: dict[Owner, int] = {}
-        # By workflow: objects with another uid, of an earlier owner or made up by the cluster, are of another owner with the same one.
+        self._due: dict[ObjectOwner, float] = {}
+        self._sent_digests: dict[ObjectOwner, str] = {}
+        # How often in a row the workflow of an owner did not run.
+        self._absences: dict[ObjectOwner, int] = {}
+        # Grouped by workflow, because objects with another uid, from an earlier owner
+        # or invented by the cluster, belong to another owner with the same workflow.
         self._sent_at: dict[str, float] = {}
-        # The signals that are on their way, by workflow.
+        # The signals in flight, by workflow.
         self._sending: dict[str, asyncio.Task[None]] = {}
         self._failed: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
 
-    def enqueue(self, owner: Owner, after_seconds: float = _BATCH_SECONDS) -> None:
-        """Queue an owner for whom something changed."""
+    def enqueue(
+        self, owner: ObjectOwner, after_seconds: float = _BATCH_SECONDS
+    ) -> None:
+        """Queue an owner that has changes."""
         at = asyncio.get_running_loop().time() + after_seconds
         known = self._due.get(owner)
         if known is None or at < known:
@@ -92,18 +106,20 @@ class ChangeNotifier(Generic[MessageT]):
     def repeat(self, workflow_id: str) -> None:
         """Send the newest observation again to the owners with this workflow.
 
-        Its last run was closed, and the next one does not have the observation.
+        Its last run was closed, and the next run does not have the observation.
         """
-        for owner in [each for each in self._sent_digests if each.workflow_id == workflow_id]:
+        for owner in [
+            each for each in self._sent_digests if each.workflow_id == workflow_id
+        ]:
             del self._sent_digests[owner]
             self.enqueue(owner)
 
     def wake(self) -> None:
-        """Check again who is blocked."""
+        """Check again which owners are blocked."""
         self._wake.set()
 
     async def run(self, index: Index[MessageT]) -> None:
-        """Notify owners, until cancelled. An owner whose signal takes long delays no other owner."""
+        """Notify owners until cancelled. A slow signal delays no other owner."""
         try:
             await self._run(index)
         finally:
@@ -115,7 +131,7 @@ class ChangeNotifier(Generic[MessageT]):
     async def _run(self, index: Index[MessageT]) -> None:
         limit = asyncio.Semaphore(_CONCURRENT_MAX)
 
-        async def send(owner: Owner) -> None:
+        async def send(owner: ObjectOwner) -> None:
             async with limit:
                 await self._send_newest(index, owner)
 
@@ -124,17 +140,27 @@ class ChangeNotifier(Generic[MessageT]):
             self._wake.clear()
             if self._failed is not None:
                 self._failed.result()
-            due: dict[str, Owner] = {}
+            due: dict[str, ObjectOwner] = {}
             for owner in self._due:
                 if self._due_at(owner) <= now and self._is_free(owner):
                     due.setdefault(owner.workflow_id, owner)
             for owner in due.values():
                 del self._due[owner]
-                task = self._sending[owner.workflow_id] = asyncio.create_task(send(owner))
+                task = self._sending[owner.workflow_id] = asyncio.create_task(
+                    send(owner)
+                )
                 task.add_done_callback(partial(self._sent, owner.workflow_id))
-            self._sent_at = {each: at for each, at in self._sent_at.items() if at + _INTERVAL_SECONDS > now}
-            next_at = min((self._due_at(owner) for owner in self._due if self._is_free(owner)), default=None)
-            # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that arrives together with what it waits for.
+            self._sent_at = {
+                each: at
+                for each, at in self._sent_at.items()
+                if at + _INTERVAL_SECONDS > now
+            }
+            next_at = min(
+                (self._due_at(owner) for owner in self._due if self._is_free(owner)),
+                default=None,
+            )
+            # Not asyncio.wait_for: before Python 3.12 it loses a cancellation that
+            # arrives together with the awaited result.
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(next_at):
                     await self._wake.wait()
@@ -147,15 +173,20 @@ class ChangeNotifier(Generic[MessageT]):
         if is_failed or any(owner.workflow_id == workflow_id for owner in self._due):
             self._wake.set()
 
-    def _is_free(self, owner: Owner) -> bool:
-        """Whether an owner may be signalled: it is not blocked, and no signal to its workflow is on its way."""
+    def _is_free(self, owner: ObjectOwner) -> bool:
+        """Return whether an owner is not blocked and has no signal in flight."""
         return not self._is_blocked(owner) and owner.workflow_id not in self._sending
 
-    def _due_at(self, owner: Owner) -> float:
-        # Not decided when the owner is queued: a signal to it may be on its way then, and its second begins when that has arrived.
-        return max(self._due[owner], self._sent_at.get(owner.workflow_id, float("-inf")) + _INTERVAL_SECONDS)
+    def _due_at(self, owner: ObjectOwner) -> float:
+        # Compute the delay here and not when the owner is queued. A signal to the owner
+        # may be in flight at that time, and its second starts when that signal has
+        # arrived.
+        return max(
+            self._due[owner],
+            self._sent_at.get(owner.workflow_id, float("-inf")) + _INTERVAL_SECONDS,
+        )
 
-    async def _send_newest(self, index: Index[MessageT], owner: Owner) -> None:
+    async def _send_newest(self, index: Index[MessageT], owner: ObjectOwner) -> None:
         pending = index.observation_for(owner, utc_now())
         if pending.changes_at:
             self.enqueue(owner, _seconds_until(pending.changes_at))
@@ -182,8 +213,8 @@ class ChangeNotifier(Generic[MessageT]):
         elif not found:
             self._await(owner)
 
-    def _await(self, owner: Owner) -> None:
-        """Signal an owner later whose workflow does not run: its objects may never change again."""
+    def _await(self, owner: ObjectOwner) -> None:
+        """Queue an owner whose workflow does not run, in case nothing changes again."""
         absences = self._absences.get(owner, 0)
         self._absences[owner] = absences + 1
         pause = _ABSENT_SECONDS * 2.0 ** min(absences, 10)

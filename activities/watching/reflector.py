@@ -1,7 +1,9 @@
-"""A small copy of one selection of objects, kept current by list and watch, as client-go's Reflector does.
+"""A small copy of one selection of objects, kept current by list and watch.
 
-Each object is reduced to a record at once and not kept. After a lost connection the watch continues from the last resource version; when
-the cluster no longer has that version everything is listed again, and only what differs is passed on.
+It works like client-go's Reflector. Each object is reduced to a record at once and not
+stored. After a lost connection the watch continues from the last resource version. When
+the cluster no longer has that version, everything is listed again, and only differences
+are passed on.
 """
 
 import asyncio
@@ -9,57 +11,79 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Listing, Selection, WatchExpired
-from api_types.errors import AnswerTooLarge, ClusterUnreachable, ModelplaneError, ServerError, StackMissing
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    Json,
+    ObjectList,
+    Selection,
+    WatchExpired,
+)
+from api_types.errors import (
+    AnswerTooLarge,
+    ClusterUnreachable,
+    ModelplaneError,
+    ServerError,
+    StackMissing,
+)
 
 Record = TypeVar("Record")
 
 _RETRY_SECONDS = (1.0, 30.0)
-# Between two watches that both end at once, as on a server that shuts down.
+# The pause between two watches that both end at once, for example on a server that
+# shuts down.
 _RESUME_SECONDS = 0.2
-# One failure is a connection that was lost; several in a row, without an event between them, are a copy that is not current.
+# One failure means a lost connection. Several in a row, without an event between them,
+# mean that the copy is outdated.
 _FAILURES_MAX = 3
 
 
-# The records of the largest clusters take some 50 MiB. A worker has hundreds of clusters, and none of them may take its memory.
+# The size limit of the records of one cluster. The largest clusters need about 50 MiB.
+# A worker has hundreds of clusters, and none of them may exhaust its memory.
 KEPT_BYTES_MAX = 256 << 20
-# Of any value, and of its place in a collection.
+# The size of any value, including its place in a collection.
 _VALUE_BYTES = 64
 _NESTING_MAX = 64
 
 
-class Key(NamedTuple):
-    """An object within its kind."""
+class NamespacedName(NamedTuple):
+    """The namespace and name of an object within its kind."""
 
     namespace: str
     name: str
 
 
 class Kept(NamedTuple, Generic[Record]):
-    """A record, and what it takes, in bytes."""
+    """A record and its size in bytes."""
 
     record: Record
     size: int
 
 
-class Budget:
-    """What is kept of the objects of one cluster, in all selections together."""
+class RecordBudget:
+    """The size limit of the records of one cluster, over all selections."""
 
     def __init__(self) -> None:
         self.used = 0
 
     def charge(self, size: int, selection: Selection) -> None:
-        """Charge bytes, or give them back. Raises ServerError if they are too many."""
+        """Add bytes to the used size, or subtract them.
+
+        Raises ServerError over the limit.
+        """
         if size > 0 and self.used + size > KEPT_BYTES_MAX:
             raise ServerError(
-                f"what would be kept of the objects on this cluster is more than {KEPT_BYTES_MAX >> 20} MiB, {selection.kind} among them; "
-                "delete those that do not belong there"
+                f"the records of the objects on this cluster exceed "
+                f"{KEPT_BYTES_MAX >> 20} MiB, {selection.kind} among them; "
+                "delete the objects that do not belong there"
             )
         self.used += size
 
 
 def weight(record: object) -> int:
-    """Estimate what a record takes, in bytes. Raises ValueError if it is nested deeper than any object of Kubernetes."""
+    """Estimate the size of a record in bytes.
+
+    Raises ValueError if it is nested deeper than any Kubernetes object.
+    """
     size, level = 0, [record]
     for _ in range(_NESTING_MAX):
         parts: list[object] = []
@@ -80,8 +104,9 @@ def weight(record: object) -> int:
 class Reflector(Generic[Record]):
     """The copy of one selection.
 
-    `read` reduces an object (None: not ours); `on_change` gets the key, and the record or None; `on_list` is called after every complete
-    list. `problem` is why the copy cannot be kept current at present.
+    `read` reduces an object to a record, or to None if Modelplane does not own it.
+    `on_change` gets the key, and the record or None. `on_list` is called after every
+    complete list. `problem` is the reason why the copy is currently outdated.
     """
 
     def __init__(
@@ -89,10 +114,10 @@ class Reflector(Generic[Record]):
         cluster: Callable[[], ClusterApi],
         selection: Selection,
         read: Callable[[Json], Record | None],
-        on_change: Callable[[Key, Record | None], None],
+        on_change: Callable[[NamespacedName, Record | None], None],
         on_list: Callable[[], None],
         *,
-        budget: Budget | None = None,
+        budget: RecordBudget | None = None,
     ) -> None:
         self.selection = selection
         self.synced = False
@@ -102,8 +127,8 @@ class Reflector(Generic[Record]):
         self._read = read
         self._on_change = on_change
         self._on_list = on_list
-        self._budget = budget or Budget()
-        self._records: dict[Key, Kept[Record]] = {}
+        self._budget = budget or RecordBudget()
+        self._records: dict[NamespacedName, Kept[Record]] = {}
         self._version = ""
         self._failures = 0
         self._retry_now = asyncio.Event()
@@ -111,13 +136,16 @@ class Reflector(Generic[Record]):
 
     @property
     def lasting_problem(self) -> ModelplaneError | None:
-        """The problem of a copy that was never complete, or that could not be kept current several times in a row."""
-        return self.problem if not self.synced or self._failures >= _FAILURES_MAX else None
+        """The problem of a copy that is incomplete, or failed several times in a row."""
+        return (
+            self.problem if not self.synced or self._failures >= _FAILURES_MAX else None
+        )
 
     async def run(self) -> None:
-        """Keep the copy current, until cancelled or until the cluster stops serving the kind.
+        """Keep the copy current, until cancelled or until the kind is no longer served.
 
-        What is kept then stays, until `forget` or until another reflector takes it over: the kind may be served in another version.
+        The records then stay until `forget`, or until another reflector takes them
+        over: the kind may be served in another version.
         """
         wait_seconds, longest = _RETRY_SECONDS
         while True:
@@ -138,10 +166,12 @@ class Reflector(Generic[Record]):
                 return
             except ModelplaneError as error:
                 self.problem = error
-                # A server that does not answer is reported by the probe, and as soon as it answers it is no problem any more.
+                # The probe reports a server that does not respond. The problem ends as
+                # soon as the server responds.
                 self._failures += not isinstance(error, ClusterUnreachable)
                 if isinstance(error, AnswerTooLarge):
-                    # The watch would get the same event again. A list reads larger objects, or says which kind has one that is too large.
+                    # The watch would get the same event again. A list can read larger
+                    # objects, or its error names the kind of the one that is too large.
                     self._version = ""
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(wait_seconds):
@@ -150,30 +180,41 @@ class Reflector(Generic[Record]):
                 wait_seconds = min(wait_seconds * 2, longest)
 
     def resume(self) -> None:
-        """Restart the watch from its last resource version, over a new connection, and at once if it waits for its next attempt."""
+        """Restart the watch over a new connection, from its last resource version.
+
+        A reflector that waits for its next attempt restarts at once.
+        """
         self._retry_now.set()
         if self._follow_task:
             self._follow_task.cancel()
 
     def forget(self) -> None:
-        """Drop all that is kept; it must not run. When it runs again, it lists everything."""
+        """Drop all records of a reflector that does not run.
+
+        Its next run lists everything.
+        """
         self._version = ""
         self._replace({})
 
     def take_over(self, predecessor: "Reflector[Record]") -> None:
-        """Begin with what another one kept of the same objects, which must not run any more.
+        """Start with the records of a reflector of the same objects, which has stopped.
 
-        The first list then reports only what differs; until it is complete nothing is missing. Both charge the same budget.
+        The first list then reports only differences. Until it is complete, no object
+        counts as missing. Both use the same budget.
         """
         self._records, self.synced = predecessor.release(), predecessor.synced
 
-    def release(self) -> dict[Key, Kept[Record]]:
-        """Give all that is kept to another reflector, which it stays charged to; it must not run any more."""
+    def release(self) -> dict[NamespacedName, Kept[Record]]:
+        """Return all records for another reflector.
+
+        This reflector must not run any more. The records still count against the
+        budget.
+        """
         released, self._records = self._records, {}
         return released
 
     def _was_resumed(self) -> bool:
-        """Tell a watch that `resume` cancelled from a reflector that is cancelled itself."""
+        """Return whether `resume` cancelled the watch, and not the whole reflector."""
         task = asyncio.current_task()
         return task is not None and not task.cancelling()
 
@@ -193,15 +234,21 @@ class Reflector(Generic[Record]):
             self.problem = None
         async for event in cluster.watch(self.selection, self._version):
             if event.type != "BOOKMARK":
-                self._put(_key(event.object), None if event.type == "DELETED" else self._kept(event.object))
+                self._put(
+                    _key(event.object),
+                    None if event.type == "DELETED" else self._kept(event.object),
+                )
             self._version = str(event.object["metadata"]["resourceVersion"])
             self.problem, self._failures = None, 0
 
-    async def _list(self, cluster: ClusterApi) -> Listing:
-        """List everything; items are keys with records and their sizes, None where an object is not ours."""
+    async def _list(self, cluster: ClusterApi) -> ObjectList:
+        """List everything.
+
+        Items are keys with records, or None for objects that are not ours.
+        """
         charged = 0
 
-        def keep(item: Json) -> tuple[Key, Kept[Record]] | None:
+        def keep(item: Json) -> tuple[NamespacedName, Kept[Record]] | None:
             nonlocal charged
             kept = self._kept(item)
             if kept is None:
@@ -220,20 +267,26 @@ class Reflector(Generic[Record]):
             record = self._read(item)
             return None if record is None else Kept(record, weight(record))
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-            where = f"{self.selection.kind}/{item['metadata'].get('namespace', '')}/{item['metadata'].get('name', '')}"
-            raise ServerError(f"{where} cannot be read as an object of that kind ({type(error).__name__})") from error
+            metadata = item["metadata"]
+            name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+            raise ServerError(
+                f"{self.selection.kind}/{name} cannot be read as an object of that kind "
+                f"({type(error).__name__})"
+            ) from error
 
-    def _replace(self, records: dict[Key, Kept[Record]]) -> None:
+    def _replace(self, records: dict[NamespacedName, Kept[Record]]) -> None:
         for key in self._records.keys() - records.keys():
             self._put(key, None)
         for key, kept in records.items():
             self._put(key, kept)
 
-    def _put(self, key: Key, kept: Kept[Record] | None) -> None:
+    def _put(self, key: NamespacedName, kept: Kept[Record] | None) -> None:
         known = self._records.get(key)
         if (kept and kept.record) == (known and known.record):
             return
-        self._budget.charge((kept.size if kept else 0) - (known.size if known else 0), self.selection)
+        self._budget.charge(
+            (kept.size if kept else 0) - (known.size if known else 0), self.selection
+        )
         if kept is None:
             del self._records[key]
         else:
@@ -241,5 +294,7 @@ class Reflector(Generic[Record]):
         self._on_change(key, kept.record if kept else None)
 
 
-def _key(item: Json) -> Key:
-    return Key(item["metadata"].get("namespace", ""), item["metadata"]["name"])
+def _key(item: Json) -> NamespacedName:
+    return NamespacedName(
+        item["metadata"].get("namespace", ""), item["metadata"]["name"]
+    )

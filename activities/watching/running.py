@@ -1,4 +1,4 @@
-"""An activity that watches for as long as its worker runs: its parts, its end, and the signals that it sends."""
+"""A watch activity that runs as long as its worker: its parts, its end, its signals."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,20 +13,21 @@ from activities.watching.notifier import Undelivered
 from api_types.errors import TransientError
 from api_types.messages.delivery import SignalRequest
 
-# Attempts of one watch: one every few seconds, for more than a month.
+# The limit of attempts of one watch: one every few seconds, for more than a month.
 _ATTEMPTS_MAX = 1_000_000
-# A watch is scheduled when the workflow task is over that has numbered it.
+# A watch is scheduled when the workflow task that has numbered it is over.
 _RESET_MS = 15_000
-# Where heartbeats have the number of the run.
+# The key of the run number in heartbeats.
 RUN = "run"
 _SIGNAL_TIMEOUT = timedelta(seconds=5)
 
 
 def run_number(watch: int, attempt: int, began: int = 0) -> int:
-    """Number a run of a watch above those before it: of earlier attempts, and of earlier watches.
+    """Return a number for a run of a watch, greater than those of earlier runs.
 
-    `began`: the time in ms that numbers the watch, if it has one. Attempts are more than a
-    millisecond apart, so the attempts of one watch have lower numbers than a later watch.
+    Earlier runs are earlier attempts and earlier watches. `began` is the time in ms
+    that numbers the watch, if it has one. The number of a later watch exceeds those of
+    all attempts, also after the clock was set back.
     """
     if began:
         return began + attempt
@@ -34,10 +35,11 @@ def run_number(watch: int, attempt: int, began: int = 0) -> int:
 
 
 def this_run(watch: int, began: int) -> int:
-    """Number the present attempt of a watch.
+    """Return the number of the present attempt of a watch.
 
-    A reset starts the activity of an earlier watch once more, with its arguments: `began` is long
-    ago then, and later watches had greater numbers. Heartbeats carry the number to later attempts.
+    A reset starts the activity of an earlier watch again with its arguments. `began` is
+    then long ago, and later watches had greater numbers. Heartbeats carry the number to
+    later attempts.
     """
     info = activity.info()
     number = run_number(watch, info.attempt, began)
@@ -50,7 +52,10 @@ def this_run(watch: int, began: int) -> int:
 
 
 async def until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
-    """Run all of them until one ends, and cancel the others. Raises what that one raised."""
+    """Run all coroutines until one ends, and cancel the others.
+
+    Raises the error of the coroutine that ended.
+    """
     tasks = [asyncio.create_task(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -63,15 +68,24 @@ async def until_first_ends(*parts: Coroutine[Any, Any, None]) -> None:
 
 
 async def until_shutdown() -> None:
-    """Wait until the worker shuts down. Raises a TransientError then, so that another worker takes over at once."""
+    """Wait until the worker shuts down, then raise a TransientError.
+
+    Another worker then takes over at once.
+    """
     await activity.wait_for_worker_shutdown()
     raise TransientError("the worker shuts down; another one takes over")
 
 
 async def deliver(client: Client, request: SignalRequest) -> bool:
-    """Send a signal; False if its receiver does not run. Raises Undelivered if it has to be sent again."""
+    """Send a signal.
+
+    Returns False if its receiver does not run. Raises Undelivered if the signal must be
+    sent again.
+    """
     try:
-        await client.get_workflow_handle(request.workflow_id).signal(request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT)
+        await client.get_workflow_handle(request.workflow_id).signal(
+            request.signal, request.payload, rpc_timeout=_SIGNAL_TIMEOUT
+        )
     except RPCError as error:
         if error.status == RPCStatusCode.NOT_FOUND:
             return False

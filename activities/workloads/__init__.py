@@ -1,4 +1,6 @@
-"""Activities of ModelReplica: apply, prune and delete the objects of one replica, and copy the Secrets that its pods name.
+"""Activities of ModelReplica: apply, prune and delete a replica's objects.
 
-What is applied is decided in `render`, what is read back in `observe`. Imports nothing of `caches` and `clusters`.
+They also copy the Secrets that its pods reference. `render` computes the objects to
+apply, and `observe` interprets the objects that the cluster returns. This package does
+not import `caches` or `clusters`.
 """

@@ -1,7 +1,9 @@
-"""Objects of a replica that its inventory does not have: an apply was interrupted, or the workflow was terminated and started again.
+"""Find objects of a replica that are missing from its inventory.
 
-They are found by the replica's label and belong to it by their owner uid. With them in the inventory an apply replaces what must be gone
-first, and pruning deletes what is no longer rendered.
+An interrupted apply, or a terminated and restarted workflow, leaves such objects. They
+have the replica's label and its owner uid. When the inventory includes them, an apply
+replaces objects that must be deleted first, and pruning deletes objects that are no
+longer rendered.
 """
 
 from activities.cluster_objects import kinds
@@ -14,29 +16,38 @@ from api_types import labels, names
 from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 
 _WORKLOADS = {kinds.DEPLOYMENT.kind, kinds.LEADER_WORKER_SET.kind}
-# What the inventory key of an object begins with that no key is known of; only the kind and the name after it are its own.
+# Prefix of the inventory keys of found objects. Their real key is unknown, so kind and
+# name follow the prefix.
 FOUND_PREFIX = "found-"
 
 
 async def with_found(cluster: ClusterApi, order: ApplyReplica) -> ApplyReplica:
-    """Add the objects that are on the cluster to the inventory of an order."""
+    """Add the objects that exist on the cluster to the inventory of an order."""
     known = {entry.identity for entry in order.inventory}
     selector = f"{labels.REPLICA}={names.workload_name(order.namespace, order.name)}"
     served = await cluster.resources()
-    listed = [
-        item
-        for kind in kinds.replica_kinds(served)
-        for item in await list_served(cluster, Selection(kind, labels=selector, metadata_only=True))
-        if owner_of(item).uid == order.uid
-    ]
-    found = [AppliedObject(key=_key(item), id=str(target)) for item in listed if (target := ObjectId.of(item)).identity not in known]
+    found = []
+    for kind in kinds.replica_kinds(served):
+        selection = Selection(kind, labels=selector, metadata_only=True)
+        for item in await list_served(cluster, selection):
+            target = ObjectId.of(item)
+            if owner_of(item).uid == order.uid and target.identity not in known:
+                found.append(AppliedObject(key=_key(item), id=str(target)))
     return order.model_copy(update={"inventory": [*order.inventory, *found]})
 
 
 def _key(item: Json) -> str:
-    """Give the key of an engine, by which an apply finds what the engine replaces; any other object only needs one of its own."""
+    """Return the inventory key of a found object.
+
+    An engine gets its usual key, so that an apply finds the workload that it replaces.
+    Any other object only needs a unique key.
+    """
     marks = item["metadata"]["labels"]
     engine = marks.get(labels.ENGINE, "")
-    if engine and marks.get(labels.COMPONENT) == components.ENGINE and item["kind"] in _WORKLOADS:
+    if (
+        engine
+        and marks.get(labels.COMPONENT) == components.ENGINE
+        and item["kind"] in _WORKLOADS
+    ):
         return f"{ENGINE_PREFIX}{engine}"
     return f"{FOUND_PREFIX}{item['kind'].lower()}-{item['metadata']['name']}"

@@ -1,4 +1,4 @@
-"""Gather what rendering needs: the replica, the cluster, the copies of Secrets, and the queue of the tenant."""
+"""Gather the inputs of rendering: replica, cluster, Secret copies and tenant queue."""
 
 from dataclasses import dataclass
 
@@ -16,27 +16,36 @@ from api_types.messages.cluster_work import ApplyReplica
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a replica has on its cluster: its own objects, and the copies that it shares."""
+    """The rendered objects of a replica, and the copies that it shares with others."""
 
     rendered: Rendered
     needed: Needed
 
     @property
     def warnings(self) -> list[str]:
-        """All warnings for the user."""
         return [*self.rendered.warnings, *self.needed.warnings]
 
 
-async def prepare(cluster: ClusterApi, store: SecretReader, order: ApplyReplica, settings: RenderSettings) -> Prepared:
+async def prepare(
+    cluster: ClusterApi,
+    store: SecretReader,
+    order: ApplyReplica,
+    settings: RenderSettings,
+) -> Prepared:
     """Gather the inputs and render.
 
-    Raises InvalidInput or Unsupported if the replica cannot be rendered, CredentialsInvalid if a Secret is missing; the condition's reason
-    is the error's first detail.
+    Raises InvalidInput or Unsupported if the replica cannot be rendered, and
+    CredentialsInvalid if a Secret is missing. The first detail of the error is the
+    reason for the condition.
     """
     needed = await needed_copies(store, order, settings)
     with as_activity_errors():
-        target = ClusterInput(order.cluster, order.facts, queues=await _queues(cluster, order, settings))
-        return Prepared(render_replica(_replica(order, needed), target, settings), needed)
+        target = ClusterInput(
+            order.cluster, order.facts, queues=await _queues(cluster, order, settings)
+        )
+        return Prepared(
+            render_replica(_replica(order, needed), target, settings), needed
+        )
 
 
 def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
@@ -59,12 +68,28 @@ def _replica(order: ApplyReplica, needed: Needed) -> ReplicaInput:
     )
 
 
-async def _queues(cluster: ClusterApi, order: ApplyReplica, settings: RenderSettings) -> frozenset[str] | None:
-    """Read the tenant's queue: pods of a queue that does not exist wait without an error. None where no scheduler has queues."""
+async def _queues(
+    cluster: ClusterApi, order: ApplyReplica, settings: RenderSettings
+) -> frozenset[str] | None:
+    """Return the name of the tenant's queue if it exists on the cluster.
+
+    Pods that reference a missing queue wait without an error. Returns None where the
+    scheduler has no queues.
+    """
     if order.facts.scheduler_type not in QUEUES:
         return None
     wanted = QUEUES[order.facts.scheduler_type]
-    served = sorted(kind for kind in await cluster.resources() if (kind.group, kind.kind) == wanted)
-    namespace = workload_namespace(order.namespace, settings) if order.facts.scheduler_type == KUEUE else ""
+    served = sorted(
+        kind for kind in await cluster.resources() if (kind.group, kind.kind) == wanted
+    )
+    namespace = (
+        workload_namespace(order.namespace, settings)
+        if order.facts.scheduler_type == KUEUE
+        else ""
+    )
     name = queue_name(order.namespace)
-    return frozenset({name} if served and await cluster.get(ObjectId(served[-1], namespace, name)) else ())
+    return frozenset(
+        {name}
+        if served and await cluster.get(ObjectId(served[-1], namespace, name))
+        else ()
+    )

@@ -1,4 +1,4 @@
-"""What the memo of an entity gives to one that asks, whether that entity runs or not; the client stands in for a server."""
+"""Read the memo of a running or ended entity. The client stands in for a server."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +40,9 @@ class Client:
         (None, MemoValue(found=False)),
     ],
 )
-async def test_a_closed_entity_keeps_its_memo_and_is_not_found(status: WorkflowExecutionStatus | None, value: MemoValue) -> None:
+async def test_a_closed_entity_keeps_its_memo_and_is_not_found(
+    status: WorkflowExecutionStatus | None, value: MemoValue
+) -> None:
     client: Any = Client(status)
     assert await read_memo(client, "inferencecluster/c", "connection") == value
 
@@ -54,5 +56,7 @@ async def test_a_memo_that_cannot_be_decoded_has_no_value() -> None:
             return SimpleNamespace(status=self.status, memo_value=memo_value)
 
     client: Any = Undecodable(WorkflowExecutionStatus.RUNNING)
-    found = await ActivityEnvironment().run(read_memo, client, "inferencecluster/c", "connection")
+    found = await ActivityEnvironment().run(
+        read_memo, client, "inferencecluster/c", "connection"
+    )
     assert found == MemoValue(found=True)

@@ -1,4 +1,6 @@
-"""Helm releases on clusters behind `HelmPort`: one helm process per call, through pyhelm3.
+"""Helm releases on clusters behind `HelmPort`: one helm process per call.
 
-`port.py` is what users import, and knows no SDK. Not here: which releases make up the serving stack, and when they are ready.
+The processes run through pyhelm3. Other packages import `port.py`, which does not
+depend on an SDK. The choice of the releases of the serving stack, and their readiness,
+do not belong here.
 """

@@ -1,7 +1,8 @@
-"""pyhelm3's command line, run in a way that can be stopped and bounded (rules H1, H2, H10, H14).
+"""pyhelm3's command line, run so that it can be stopped and limited.
 
-pyhelm3 runs helm below a shell: a cancellation ends the shell, and helm goes on. Here helm is started itself, at the head of a process
-group that is ended with it. Its environment is ours and not that of the worker, and nothing secret is on a command line.
+pyhelm3 runs helm in a shell. A cancellation ends the shell, but helm continues. Here
+helm is started directly, as the leader of a process group that is ended together with
+it. Its environment is not the worker's, and no secret is on a command line.
 """
 
 import asyncio
@@ -24,24 +25,31 @@ from api_types.errors import AnswerTooLarge
 log = structlog.get_logger("modelplane.helm")
 
 OPERATION_SECONDS = 300
-"""How long one helm run may take (ruling 78)."""
+"""The time limit of one helm run."""
 TERM_SECONDS = 20.0
 HISTORY_MAX = 10
-# What helm writes of a release is its manifest at most, of which a Secret of 1 MiB holds the compressed form.
+# Helm writes at most the manifest of a release. Its compressed form fits into a Secret
+# of 1 MiB.
 _OUTPUT_MAX = 64 << 20
 _STDERR_MAX = 64 << 10
 _READ_BYTES = 1 << 16
-# How often an ended helm is looked for: a run takes seconds.
+# The interval for checking whether helm has ended. A run takes seconds.
 _LOOK_SECONDS = 0.05
-# What a program needs to run and to reach a registry; a HELM_* of the worker's environment would change what is installed.
+# The variables that a program needs to run and to access a registry. A HELM_* variable
+# of the worker's environment would change the installation.
 _INHERITED = ("PATH", "LANG", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
-# How JSON escapes a character above U+FFFF; before it, backslashes that are escaped themselves.
-_SURROGATES = re.compile(rb"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+# The JSON escape of a character above U+FFFF. Escaped backslashes may precede it.
+_SURROGATES = re.compile(
+    rb"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE
+)
 
 
 class HelmFailed(Exception):
-    """Helm ended with an error, or was ended because its time was up. `stderr` may hold secrets: it is not in the text."""
+    """Helm failed, or was stopped at its time limit.
+
+    `stderr` may contain secrets, so the message does not include it.
+    """
 
     def __init__(self, verb: str, code: int | None, stderr: str) -> None:
         super().__init__(f"helm {verb} failed with exit code {code}")
@@ -49,15 +57,27 @@ class HelmFailed(Exception):
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Give the environment of a helm process whose home and caches are below `home` (H14)."""
-    inherited = {name: value for name in _INHERITED if (value := os.environ.get(name)) is not None}
-    proxies = {name: value for each in _PROXIES for name in (each, each.lower()) if (value := os.environ.get(name)) is not None}
-    folders = {f"HELM_{kind}_HOME": str(home / kind.lower()) for kind in ("CACHE", "CONFIG", "DATA")}
-    return {**inherited, **proxies, **folders, "HOME": str(home), "KUBECACHEDIR": str(home / "kube"), "HELM_NO_PLUGINS": "1"}
+    """Return the environment of a helm process with its home and caches below `home`."""
+    wanted = [*_INHERITED, *_PROXIES, *(name.lower() for name in _PROXIES)]
+    inherited = {name: os.environ[name] for name in wanted if name in os.environ}
+    folders = {
+        f"HELM_{kind}_HOME": str(home / kind.lower())
+        for kind in ("CACHE", "CONFIG", "DATA")
+    }
+    return {
+        **inherited,
+        **folders,
+        "HOME": str(home),
+        "KUBECACHEDIR": str(home / "kube"),
+        "HELM_NO_PLUGINS": "1",
+    }
 
 
-class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
-    """The helm of one cluster, or with an empty name of none. `prepare` runs before each process: it sees to a fresh credential."""
+class HelmCommand(Command):  # type: ignore[misc] # the library has no types
+    """The helm of one cluster, or of no cluster if the name is empty.
+
+    `prepare` runs before each process and provides a fresh credential.
+    """
 
     def __init__(
         self,
@@ -74,7 +94,7 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
         super().__init__(
             executable=executable,
             kubeconfig=kubeconfig,
-            # Helm refuses a number without a unit.
+            # Helm rejects a number without a unit.
             default_timeout=f"{operation_seconds}s",
             history_max_revisions=HISTORY_MAX,
         )
@@ -85,10 +105,15 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
         self._seconds = operation_seconds
         self._term_seconds = term_seconds
 
-    async def run(self, command: list[Any], input: bytes | None = None) -> bytes:  # noqa: A002 - the library's name
-        """Run helm with some arguments and give what it writes. Raises HelmFailed and AnswerTooLarge.
+    async def run(
+        self,
+        command: list[Any],
+        input: bytes | None = None,  # noqa: A002 - the library's name
+    ) -> bytes:
+        """Run helm with these arguments and return its output.
 
-        When it returns or raises, also because it is cancelled, no process of the run is alive.
+        When it returns or raises, also after a cancellation, all processes of the run
+        have ended. Raises HelmFailed and AnswerTooLarge.
         """
         arguments = [str(part) for part in command]
         if self._kubeconfig:
@@ -97,13 +122,22 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
             if self._prepare:
                 await self._prepare()
             log.debug("running helm", cluster=self._cluster, command=arguments[0])
-            return await self._run(arguments, None if input is None else _as_yaml(input))
+            return await self._run(
+                arguments, None if input is None else _as_yaml(input)
+            )
 
-    async def roll_back(self, name: str, namespace: str, revision: int, *, on_server: bool) -> None:
-        """Go back to a revision, also where someone changed a field by hand: pyhelm3 has no option for that. Raises as `run` does."""
+    async def roll_back(
+        self, name: str, namespace: str, revision: int, *, on_server: bool
+    ) -> None:
+        """Roll back to a revision, even if somebody changed a field by hand.
+
+        pyhelm3 has no option for that. Raises the errors of `run`.
+        """
         bounds = ["--history-max", HISTORY_MAX, "--timeout", f"{self._seconds}s"]
         conflicts = ["--server-side=true", "--force-conflicts"] if on_server else []
-        await self.run(["rollback", name, revision, "--namespace", namespace, *bounds, *conflicts])
+        await self.run(
+            ["rollback", name, revision, "--namespace", namespace, *bounds, *conflicts]
+        )
 
     async def _run(self, arguments: list[str], given: bytes | None) -> bytes:
         start = asyncio.ensure_future(
@@ -118,7 +152,8 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
             )
         )
         try:
-            # If a start is cancelled, asyncio kills helm alone, and its children would live on.
+            # If the start of a process is cancelled, asyncio kills only helm, and its
+            # children would continue.
             await _shielded(start)
             stdout, stderr = await self._talk(start.result(), arguments[0], given)
         finally:
@@ -129,7 +164,9 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
             return stdout
         raise HelmFailed(arguments[0], process.returncode, stderr)
 
-    async def _talk(self, process: Process, verb: str, given: bytes | None) -> tuple[bytes, str]:
+    async def _talk(
+        self, process: Process, verb: str, given: bytes | None
+    ) -> tuple[bytes, str]:
         assert process.stdout is not None  # noqa: S101 - it is a pipe
         assert process.stderr is not None  # noqa: S101 - it is a pipe
         try:
@@ -139,17 +176,25 @@ class HelmCommand(Command):  # type: ignore[misc] # the library is untyped
                 parts.create_task(_feed(process, given))
                 parts.create_task(process.wait())
         except TimeoutError:
-            raise HelmFailed(verb, None, f"helm {verb} did not end within {self._seconds} s and was stopped") from None
+            raise HelmFailed(
+                verb,
+                None,
+                f"helm {verb} did not end within {self._seconds} s and was stopped",
+            ) from None
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         return stdout.result(), stderr.result()
 
 
 def _as_yaml(values: bytes) -> bytes:
-    """Rewrite JSON so that helm can read it, which does as YAML: there, half of a surrogate pair is no character, also when escaped."""
+    """Rewrite JSON so that helm, which reads it as YAML, can parse it.
+
+    In YAML, half of a surrogate pair is not a character, even when escaped.
+    """
 
     def character(found: re.Match[bytes]) -> bytes:
-        return found[1] + bytes.fromhex((found[2] + found[3]).decode()).decode("utf-16-be").encode()
+        pair = bytes.fromhex((found[2] + found[3]).decode())
+        return found[1] + pair.decode("utf-16-be").encode()
 
     return _SURROGATES.sub(character, values)
 
@@ -157,7 +202,7 @@ def _as_yaml(values: bytes) -> bytes:
 async def _feed(process: Process, given: bytes | None) -> None:
     if process.stdin is None or given is None:
         return
-    # A helm that ends before it has read its values says why itself.
+    # If helm ends before it has read its values, it reports the reason itself.
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         process.stdin.write(given)
         await process.stdin.drain()
@@ -169,12 +214,14 @@ async def _whole(source: StreamReader, verb: str) -> bytes:
     while chunk := await source.read(_READ_BYTES):
         output += chunk
         if len(output) > _OUTPUT_MAX:
-            raise AnswerTooLarge(f"helm {verb} wrote more than {_OUTPUT_MAX >> 20} MiB and was stopped")
+            raise AnswerTooLarge(
+                f"helm {verb} wrote more than {_OUTPUT_MAX >> 20} MiB and was stopped"
+            )
     return bytes(output)
 
 
 async def _tail(source: StreamReader) -> str:
-    """Read all and keep the end: the error comes last, after warnings."""
+    """Read all output and return its end, because the error follows after warnings."""
     output = bytearray()
     while chunk := await source.read(_READ_BYTES):
         output += chunk
@@ -183,21 +230,27 @@ async def _tail(source: StreamReader) -> str:
 
 
 async def _end(process: Process, term_seconds: float) -> None:
-    """End what is left of a process group: helm may record a release as failed before it is killed."""
+    """End the remaining processes of a group.
+
+    SIGTERM lets helm record a release as failed.
+    """
     if process.returncode is None:
         _signal(process, signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(term_seconds):
                 await _ended(process)
     _signal(process, signal.SIGKILL)
-    # A pipe that was not read to its end stays open otherwise.
-    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001 - asyncio has no other way
+    # Otherwise a pipe that was not read to its end stays open.
+    process._transport.close()  # type: ignore[attr-defined] # noqa: SLF001
     await process.wait()
 
 
 async def _ended(process: Process) -> None:
-    """Wait until a process has ended. `Process.wait` also waits for its pipes, and a child may hold one open."""
-    while process.returncode is None:  # noqa: ASYNC110 - no event says that it holds
+    """Wait until a process has ended.
+
+    `Process.wait` also waits for its pipes, and a child may hold one open.
+    """
+    while process.returncode is None:  # noqa: ASYNC110 - asyncio has no event for it
         await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -207,7 +260,7 @@ def _signal(process: Process, number: signal.Signals) -> None:
 
 
 async def _shielded(work: Awaitable[object]) -> None:
-    """Finish some work also when the task is cancelled meanwhile, once or more often; then the cancellation goes on."""
+    """Finish an awaitable before raising the task's cancellation."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

@@ -1,7 +1,8 @@
-"""Collect the objects in the `crds/` folders of a packed chart (rule H7, case 14).
+"""Collect the objects in the `crds/` folders of a packed chart.
 
-Helm applies them at the first installation only, and what lists them reads the top chart alone, while large charts keep theirs in a
-subchart. A chart comes from outside: its archives are read in memory, within bounds, and never unpacked into a folder.
+Helm applies them only at the first installation. Its command that lists them reads only
+the top chart, but large charts have them in a subchart. A chart is untrusted: its
+archives are read in memory, within limits, and never unpacked into a folder.
 """
 
 import gzip
@@ -21,18 +22,18 @@ _ENDINGS = (".yaml", ".yml", ".json")
 
 
 class Unpackable(ValueError):
-    """A chart that cannot be read; the text says why."""
+    """A chart that cannot be read. The message states the reason."""
 
 
-class _Budget:
-    """What may still be read of a chart with all its subcharts."""
+class _ChartBudget:
+    """The remaining size limit of a chart with all its subcharts."""
 
     def __init__(self) -> None:
         self.bytes = _BYTES_MAX
         self.files = _FILES_MAX
 
     def unpacked(self, archive: bytes) -> bytes:
-        """Decompress an archive. Not left to `tarfile`, which reads headers of any length."""
+        """Decompress an archive. `tarfile` itself would read headers of any length."""
         with gzip.GzipFile(fileobj=io.BytesIO(archive)) as packed:
             content = packed.read(self.bytes + 1)
         self.bytes -= len(content)
@@ -44,20 +45,27 @@ class _Budget:
         self.files -= 1
         if self.files < 0:
             raise Unpackable(f"it has more than {_FILES_MAX} files")
-        if size > archive_size:  # a file of holes, which is read as zeros
+        # A sparse file, which is read as zeros.
+        if size > archive_size:
             raise Unpackable("one of its files is larger than its archive")
 
 
 def read_crds(archive: bytes) -> list[dict[str, Any]]:
-    """Give the objects of all levels, top chart first, by path. Raises Unpackable.
+    """Return the objects of all levels, top chart first, sorted by path.
 
-    Takes seconds for a large chart: not for an event loop.
+    This takes seconds for a large chart, so do not call it in an event loop. Raises
+    Unpackable.
     """
-    return [each for path, content in _files(archive, _Budget(), 1) for each in _objects(path, content)]
+    found = []
+    for path, content in _files(archive, _ChartBudget(), 1):
+        found += _objects(path, content)
+    return found
 
 
-def _files(archive: bytes, budget: _Budget, level: int) -> Iterator[tuple[str, bytes]]:
-    """Give the files in `crds/` of a chart, then those of its subcharts."""
+def _files(
+    archive: bytes, budget: _ChartBudget, level: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files in `crds/` of a chart, then those of its subcharts."""
     if level > _LEVELS_MAX:
         raise Unpackable(f"it has subcharts more than {_LEVELS_MAX} levels deep")
     crds, packed = {}, {}
@@ -77,16 +85,20 @@ def _files(archive: bytes, budget: _Budget, level: int) -> Iterator[tuple[str, b
     except Unpackable:
         raise
     except (tarfile.TarError, zlib.error, OSError, EOFError, ValueError) as error:
-        raise Unpackable(f"its archive cannot be read: {type(error).__name__}") from None
-    yield from sorted(crds.items(), key=lambda each: (each[0].count("/charts/"), each[0]))
+        raise Unpackable(
+            f"its archive cannot be read: {type(error).__name__}"
+        ) from None
+    yield from sorted(
+        crds.items(), key=lambda each: (each[0].count("/charts/"), each[0])
+    )
     for name in sorted(packed):
         yield from _files(packed[name], budget, level + 1)
 
 
 def _inside(path: str) -> list[str]:
-    """Give the folders and the name of a file within its own chart, which may be an unpacked subchart."""
+    """Return a file's path within its own chart, which may be an unpacked subchart."""
     parts = path.removeprefix("./").split("/")
-    # Helm installs no such chart either.
+    # Helm does not install such a chart either.
     if ".." in parts or not parts[0]:
         raise Unpackable("the path of one of its files leads out of it")
     del parts[0]

@@ -1,7 +1,8 @@
-"""Folders of one worker that no other user can read, and that do not outlive it (rules H10 and H14).
+"""Private folders of one worker that do not outlive it.
 
-A folder is removed when its use ends. One whose worker was killed is found by the next worker of the machine: a live worker holds a lock on
-its folder, which ends with the process, however it ends.
+A folder is removed after its use. The next worker of the machine removes the folders of
+a killed worker. A live worker holds a lock on its folder, which the kernel releases
+when the process ends.
 """
 
 import contextlib
@@ -16,25 +17,30 @@ from pathlib import Path
 
 _PREFIX = "modelplane-helm-"
 _LOCK = "lock"
-# Workers that start at once may each take one; more often, the file system has no locks.
+# Workers that start at the same time may each take one. More failures mean that the
+# file system does not support locks.
 _ATTEMPTS = 100
-# Usual on Linux. What is written there is never written to a disk.
+# Usual on Linux. Files there are never written to a disk.
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the folders made there are of mode 0700
 
 
 def memory_folder() -> Path:
-    """Give a folder that is in memory, if there is one; else that for temporary files."""
-    return _MEMORY if os.access(_MEMORY, os.W_OK | os.X_OK) and _MEMORY.is_dir() else Path(tempfile.gettempdir())
+    """Return a folder in memory if there is one, else the folder for temporary files."""
+    return (
+        _MEMORY
+        if os.access(_MEMORY, os.W_OK | os.X_OK) and _MEMORY.is_dir()
+        else Path(tempfile.gettempdir())
+    )
 
 
 class WorkerFolder:
-    """The folder of this process below `base`, of mode 0700; made and locked at once."""
+    """The folder of this process below `base`, created with mode 0700 and locked."""
 
     def __init__(self, base: Path) -> None:
         self._lock: int | None = None
         for _ in range(_ATTEMPTS):
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-            # Another worker that starts may take it for one that was left, until it is locked.
+            # Until it is locked, another starting worker may remove it as a leftover.
             self._lock = _locked(self.path / _LOCK)
             if self._lock is not None:
                 return
@@ -43,7 +49,7 @@ class WorkerFolder:
 
     @contextlib.contextmanager
     def part(self) -> Iterator[Path]:
-        """Give an empty folder for the time of a block."""
+        """Yield an empty folder that exists during the block."""
         made = Path(tempfile.mkdtemp(dir=self.path))
         try:
             yield made
@@ -51,7 +57,7 @@ class WorkerFolder:
             shutil.rmtree(made, ignore_errors=True)
 
     def remove(self) -> None:
-        """Remove all, and give the lock back."""
+        """Remove all files and release the lock."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -59,7 +65,7 @@ class WorkerFolder:
 
 
 def sweep(base: Path) -> list[Path]:
-    """Remove the folders below `base` whose worker no longer runs; gives them."""
+    """Remove the folders below `base` whose worker no longer runs, and return them."""
     removed = []
     for found in sorted(base.glob(f"{_PREFIX}*")):
         if not _is_own(found):
@@ -75,23 +81,31 @@ def sweep(base: Path) -> list[Path]:
 def _is_own(found: Path) -> bool:
     try:
         about = found.lstat()
-    except FileNotFoundError:  # another worker sweeps too
+    except FileNotFoundError:
+        # Another worker removes leftovers too.
         return False
     return stat.S_ISDIR(about.st_mode) and about.st_uid == os.getuid()
 
 
 def write_private(file: Path, text: str) -> None:
-    """Write a file of mode 0600, in place of one that another process may be reading."""
+    """Write a file of mode 0600 atomically: another process may read the old one."""
     draft = file.with_name(f"{file.name}.new")
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as opened:
+    with os.fdopen(
+        os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w"
+    ) as opened:
         opened.write(text)
     draft.rename(file)
 
 
 def _locked(file: Path) -> int | None:
-    """Lock a file until it is closed or the process ends; None if another process has it locked, or has removed it meanwhile."""
+    """Lock a file until it is closed or the process ends.
+
+    Returns None if another process has locked it, or has removed it meanwhile.
+    """
     try:
-        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        lock = os.open(
+            file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+        )
     except OSError:
         return None
     try:

@@ -1,6 +1,7 @@
-"""The kubeconfig that helm reads: written for one use of a cluster, with values only (rules H10 and 3.5, ruling 78).
+"""The kubeconfig that helm reads, written for one use of a cluster.
 
-It has no exec entry: a credential plugin is run here, as for every other request, and its token is written.
+It contains values only and no exec entry. A credential plugin runs in the worker, as
+for every other request, and its token is written to the file.
 """
 
 import base64
@@ -9,36 +10,41 @@ from pathlib import Path
 from typing import Any
 
 from activities.clients.helm.folders import write_private
-from activities.clients.kubernetes.credential import Credential
-from activities.clients.kubernetes.kubeconfig import Access
+from activities.clients.kubernetes.credential import BearerCredential
+from activities.clients.kubernetes.kubeconfig import ApiServerAccess
 
 TOKEN_SECONDS = 600
-"""How long a token must be good when a helm run starts with it: twice the longest run."""
+"""The minimum lifetime of a token at the start of a helm run: twice the longest run."""
 _NAME = "cluster"
 
 
 class KubeconfigFile:
-    """A kubeconfig in a folder; it exists after the first `refresh`."""
+    """A kubeconfig in a folder. It exists after the first `refresh`."""
 
-    def __init__(self, folder: Path, access: Access, cluster: str) -> None:
+    def __init__(self, folder: Path, access: ApiServerAccess, cluster: str) -> None:
         self.path = folder / "kubeconfig"
         self._access = access
-        self._credential = Credential(cluster, access)
+        self._credential = BearerCredential(cluster, access)
         self._written: str | None = None
 
     async def refresh(self) -> None:
-        """Write the file if the token is new. Raises CredentialsInvalid if none can be had that is good for long enough."""
+        """Write the file if the token is new.
+
+        Raises CredentialsInvalid if no token with a sufficient lifetime is available.
+        """
         token = await self._credential.token_for(TOKEN_SECONDS)
         if token != self._written:
             write_private(self.path, json.dumps(_document(self._access, token)))
             self._written = token
 
     def secrets(self) -> list[str]:
-        """Give what must not be in any text."""
-        return [secret for secret in (self._credential.last(), self._access.key) if secret]
+        """Return the secret values, which no text may contain."""
+        return [
+            secret for secret in (self._credential.last(), self._access.key) if secret
+        ]
 
 
-def _document(access: Access, token: str) -> dict[str, Any]:
+def _document(access: ApiServerAccess, token: str) -> dict[str, Any]:
     cluster = {"server": access.server}
     user = {"token": token} if token else {}
     if access.authority:
@@ -46,7 +52,10 @@ def _document(access: Access, token: str) -> dict[str, Any]:
     if access.server_name:
         cluster["tls-server-name"] = access.server_name
     if access.certificate:
-        user |= {"client-certificate-data": _encoded(access.certificate), "client-key-data": _encoded(access.key)}
+        user |= {
+            "client-certificate-data": _encoded(access.certificate),
+            "client-key-data": _encoded(access.key),
+        }
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -1,6 +1,6 @@
-"""How many helm processes run at once: on one cluster, and in the whole worker (spec/stack-and-routing.md 10).
+"""Limits for concurrent helm processes, per cluster and in the whole worker.
 
-A helm process takes up to 200 MB, and of one that installs a large chart, an API server notices each object.
+A helm process takes up to 200 MB, and a large chart puts load on the API server.
 """
 
 import asyncio
@@ -12,20 +12,28 @@ PER_CLUSTER = 3
 
 
 class HelmLimits:
-    """The turns of one worker."""
+    """The slots of one worker."""
 
     def __init__(self, processes: int, per_cluster: int = PER_CLUSTER) -> None:
         self._all = asyncio.Semaphore(processes)
         self._per_cluster = per_cluster
-        # A cluster is forgotten when nothing of it runs or waits.
-        self._clusters: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        # The entry of a cluster is removed when none of its processes runs or waits.
+        self._clusters: WeakValueDictionary[str, asyncio.Semaphore] = (
+            WeakValueDictionary()
+        )
 
     @contextlib.asynccontextmanager
     async def turn(self, cluster: str) -> AsyncIterator[None]:
-        """Wait for a turn and hold it; those who wait for a busy cluster take no turn from the others. Empty: no cluster is asked."""
+        """Wait for a slot and hold it.
+
+        Processes that wait for a busy cluster take no slot from other clusters. An
+        empty name means that the process contacts no cluster.
+        """
         async with contextlib.AsyncExitStack() as held:
             if cluster:
-                of_cluster = self._clusters.setdefault(cluster, asyncio.Semaphore(self._per_cluster))
+                of_cluster = self._clusters.setdefault(
+                    cluster, asyncio.Semaphore(self._per_cluster)
+                )
                 await held.enter_async_context(of_cluster)
             await held.enter_async_context(self._all)
             yield

@@ -1,11 +1,13 @@
-"""What activities ask of Helm: a Protocol over plain values (spec/stack-and-routing.md 1.1).
+"""The Helm operations that activities use: a Protocol over plain values.
 
-Failures are raised as the errors of `api_types.errors` (section 1.4, rulings 81 to 84):
+Failures are raised as the errors of `api_types.errors`:
 
-* InvalidInput (the chart does not render with these values, or the API server refuses an object), NameConflict (an object belongs to
-  another release or to nobody), Unsupported (the worker has no usable helm): a retry does not help
-* CredentialsInvalid (401), PermissionDenied (403): a person must act
-* ClusterUnreachable, ChartUnavailable, ReleasePending, Throttled, ServerError: a retry may help
+- InvalidInput (the chart does not render with these values, or the API server rejects
+  an object), NameConflict (an object belongs to another release or to nobody) and
+  Unsupported (the worker has no usable helm): a retry does not help
+- CredentialsInvalid (401), PermissionDenied (403): a person must act
+- ClusterUnreachable, ChartUnavailable, ReleasePending, Throttled, ServerError: a retry
+  may help
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,10 @@ from api_types.messages.cluster_work import Connection
 
 @dataclass(frozen=True)
 class Chart:
-    """One version of a chart; `repository` begins with `https://` (or `http://`), or with `oci://`."""
+    """One version of a chart.
+
+    `repository` begins with `https://`, `http://` or `oci://`.
+    """
 
     name: str
     repository: str
@@ -28,7 +33,10 @@ class Chart:
 
 @dataclass(frozen=True)
 class Release:
-    """What shall be on a cluster. The values are a tree of JSON and may hold secrets, so they are not shown."""
+    """A release to install.
+
+    The values are a JSON tree and may contain secrets, so they are not shown.
+    """
 
     name: str
     namespace: str
@@ -38,10 +46,12 @@ class Release:
 
 @dataclass(frozen=True)
 class ReleaseState:
-    """What is on a cluster. Neither manifest nor values, which may hold secrets (H11).
+    """The state of a release on a cluster.
 
-    `status` is Helm's: `deployed`, `failed`, `pending-install`, …. `chart` and `chart_version` are as the chart writes them; the digest of
-    the values is that of `values_digest`.
+    It contains neither the manifest nor the values, which may contain secrets. `status`
+    is Helm's: `deployed`, `failed`, `pending-install`, …. `chart` and `chart_version`
+    are written as in the chart. `values_digest` is the result of the function
+    `values_digest`.
     """
 
     name: str
@@ -54,9 +64,10 @@ class ReleaseState:
 
 
 def values_digest(values: Mapping[str, Any]) -> str:
-    """Give 64 hex digits over values, equal before and after Helm has stored them.
+    """Return a digest of values that is equal before and after Helm stores them.
 
-    Helm keeps every number as a 64-bit float: 1.0 comes back as 1, and a whole number above 2**53 as its neighbour.
+    It has 64 hex digits. Helm stores every number as a 64-bit float: 1.0 is read back
+    as 1, and a whole number above 2**53 may be rounded.
     """
     return content_hash(_as_stored(dict(values)))
 
@@ -73,44 +84,59 @@ def _as_stored(value: Any) -> Any:
 
 
 class HelmPort(Protocol):
-    """The releases of one cluster, under one credential."""
+    """The releases of one cluster, accessed with one credential."""
 
     async def ensure(self, release: Release, *, rewrite: bool = False) -> ReleaseState:
         """Install or upgrade a release, without waiting for its workloads.
 
-        Writes nothing when chart, version (a leading `v` is ignored) and digest of the values are those of the deployed release, but with
-        `rewrite`, which puts back what was deleted of it by hand.
-        Raises ReleasePending while another helm may still be working on it; a release that was left pending for longer is recovered first.
+        Writes nothing if chart, version (without a leading `v`) and the digest of the
+        values equal those of the deployed release. With `rewrite` it writes anyway,
+        which restores objects that were deleted by hand. Raises ReleasePending while
+        another helm may still be working on the release. A release that has been
+        pending for longer is recovered first.
         """
         ...
 
     async def status(self, name: str, namespace: str) -> ReleaseState | None:
-        """Read a release; None if there is none of this name in the namespace."""
+        """Read a release. Returns None if it does not exist in the namespace."""
         ...
 
     async def uninstall(self, name: str, namespace: str) -> None:
-        """Remove a release; one that does not exist is removed. Does not wait for pods (H9). Raises ReleasePending as `ensure` does."""
+        """Remove a release, without waiting for its pods.
+
+        A release that does not exist counts as removed. Raises ReleasePending as
+        `ensure` does.
+        """
         ...
 
     async def render(self, release: Release) -> list[dict[str, Any]]:
-        """Give the objects of a release without `crds/` and without asking the cluster. They may hold secrets: not for a result."""
+        """Return the objects of a release without `crds/`.
+
+        This does not contact the cluster. The objects may contain secrets, so they must
+        not become an activity's result.
+        """
         ...
 
     async def crds(self, chart: Chart) -> list[dict[str, Any]]:
-        """Give every object in the `crds/` folders of a chart and of its subcharts at every level, packed ones included (H7)."""
+        """Return every object in the `crds/` folders of a chart and its subcharts.
+
+        Subcharts of every level are included, packed ones too.
+        """
         ...
 
     async def releases(self, prefix: str = "mp-") -> list[ReleaseState]:
-        """List the releases of all namespaces whose name begins with `prefix`, whatever their status, by namespace and name."""
+        """List the releases of all namespaces whose name begins with `prefix`.
+
+        Releases of any status are listed, sorted by namespace and name.
+        """
         ...
 
 
 class HelmPool(Protocol):
-    """Helm for all clusters."""
-
     def at(self, connection: Connection) -> AbstractAsyncContextManager[HelmPort]:
-        """Resolve the reference to the kubeconfig again and give helm for it; its files exist while the context is open.
+        """Resolve the reference to the kubeconfig again, and return helm for it.
 
-        Entering raises CredentialsInvalid, PermissionDenied or Unsupported.
+        Its files exist while the context is open. Entering raises CredentialsInvalid,
+        PermissionDenied or Unsupported.
         """
         ...

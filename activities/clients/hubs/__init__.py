@@ -1,1 +1,1 @@
-"""Model hubs and registries, behind `RevisionSource`: the Hugging Face hub, OCI registries."""
+"""Model hubs and registries behind `RevisionSource`: Hugging Face, OCI, S3."""

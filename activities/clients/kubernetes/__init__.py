@@ -1,4 +1,5 @@
-"""The Kubernetes API behind `ClusterApi`: kubeconfigs, sessions, discovery, errors, rate limits.
+"""The Kubernetes API behind `ClusterApi`.
 
-Only `session.py` imports the Kubernetes SDK.
+It covers kubeconfigs, sessions, discovery, errors and rate limits. Only `session.py`
+imports the Kubernetes SDK.
 """

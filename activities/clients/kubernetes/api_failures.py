@@ -1,7 +1,8 @@
-"""From the response of an API server to the errors of this project.
+"""Convert responses of an API server into the errors of this project.
 
-The class decides what happens next, so it follows from the status code and the reason, never from the message; the message is kept for
-users, without anything that looks like a secret.
+The error class decides what happens next, so it depends on the status code and the
+reason, never on the message. The message is kept for users, without text that resembles
+a secret.
 """
 
 import re
@@ -23,58 +24,86 @@ from api_types.errors import (
 )
 
 _INVALID = frozenset(
-    {HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.METHOD_NOT_ALLOWED}
+    {
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.METHOD_NOT_ALLOWED,
+    }
 )
-# A longer Retry-After is ignored, and the retry policy of the activity applies.
+# A longer Retry-After is ignored, and the activity's retry policy applies.
 _RETRY_AFTER_SECONDS_MAX = 60
 _SECONDS = re.compile(r"[0-9]{1,4}")
-# Enough to recognize what answered, such as a proxy.
+# Enough text to recognize the program that responded, such as a proxy.
 _QUOTED_BYTES = 4096
 _NAMESPACE_TERMINATING = "NamespaceTerminating"
 
 
 def failure(
-    status: int, body: bytes | Mapping[str, Any], headers: Mapping[str, str], cluster: str, doing: str, *, identity: str = ""
+    status: int,
+    body: bytes | Mapping[str, Any],
+    headers: Mapping[str, str],
+    cluster: str,
+    doing: str,
+    *,
+    identity: str = "",
 ) -> ModelplaneError:
-    """Make the error for a refused request. `doing` names the request, such as `apply apps/v1/Deployment/ns/name`.
+    """Return the error for a refused request.
 
-    `identity` is the credential of a cloud whose tokens are used; empty for what a kubeconfig has.
+    `doing` names the request, such as `apply apps/v1/Deployment/ns/name`. `identity` is
+    the cloud credential whose tokens are used; it is empty for credentials of a
+    kubeconfig.
     """
     status_object = _status_object(body)
     where = f"cluster {cluster}: {doing}"
     text = _text(status_object, status, doing)
     if status == HTTPStatus.UNAUTHORIZED:
-        remedy = f"see whether {identity} may still log in to the cluster" if identity else "put a valid kubeconfig into the secret store"
-        return CredentialsInvalid(f"{where}: the API server does not accept this credential (401); {remedy}")
+        remedy = "put a valid kubeconfig into the secret store"
+        if identity:
+            remedy = f"see whether {identity} may still log in to the cluster"
+        return CredentialsInvalid(
+            f"{where}: the API server does not accept this credential (401); {remedy}"
+        )
     if status == HTTPStatus.FORBIDDEN:
         if _NAMESPACE_TERMINATING in _causes(status_object):
-            return ServerError(f"{where}: {text}; the namespace is being deleted and can be used again when it is gone")
-        return PermissionDenied(f"{where}: {text}; grant the permission to {identity or 'the user of the kubeconfig'}")
+            return ServerError(
+                f"{where}: {text}; the namespace is being deleted and can be used again "
+                "when it is gone"
+            )
+        return PermissionDenied(
+            f"{where}: {text}; "
+            f"grant the permission to {identity or 'the user of the kubeconfig'}"
+        )
     if status in _INVALID:
         return InvalidInput(f"{where}: {text}")
-    if status == HTTPStatus.TOO_MANY_REQUESTS or (status == HTTPStatus.SERVICE_UNAVAILABLE and headers.get("Retry-After")):
+    if status == HTTPStatus.TOO_MANY_REQUESTS or (
+        status == HTTPStatus.SERVICE_UNAVAILABLE and headers.get("Retry-After")
+    ):
         return Throttled(f"{where}: {text}", after=_retry_after(headers))
     return ServerError(f"{where}: {text}")
 
 
 def _retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Read the Retry-After header; a date instead of seconds, or too long a time, is ignored."""
+    """Return the Retry-After header. A date, or too long a time, is ignored."""
     seconds = headers.get("Retry-After", "").strip()
-    if not (_SECONDS.fullmatch(seconds) and 0 < int(seconds) <= _RETRY_AFTER_SECONDS_MAX):
+    if not (
+        _SECONDS.fullmatch(seconds) and 0 < int(seconds) <= _RETRY_AFTER_SECONDS_MAX
+    ):
         return None
     return timedelta(seconds=int(seconds))
 
 
 def unreachable(error: Exception, cluster: str, server: str) -> ClusterUnreachable:
-    """Make the error for a request without a response."""
+    """Return the error for a request without a response."""
     reason = redact(str(error)) or type(error).__name__
     return ClusterUnreachable(
-        f"cluster {cluster}: no response from {server}: {reason}; check that the API server runs and that the worker can reach it"
+        f"cluster {cluster}: no response from {server}: {reason}; "
+        "check that the API server runs and that the worker can reach it"
     )
 
 
 def is_missing_namespace(body: bytes) -> bool:
-    """Tell a 404 about the namespace from one about the object or the kind."""
+    """Return whether a 404 is about the namespace, not the object or the kind."""
     details = _status_object(body).get("details")
     return isinstance(details, Mapping) and details.get("kind") == "namespaces"
 
@@ -91,12 +120,18 @@ def _status_object(body: bytes | Mapping[str, Any]) -> Mapping[str, Any]:
 def _causes(status_object: Mapping[str, Any]) -> set[str]:
     details = status_object.get("details")
     causes = details.get("causes") if isinstance(details, Mapping) else None
-    return {str(cause.get("reason")) for cause in (causes if isinstance(causes, list) else []) if isinstance(cause, Mapping)}
+    return {
+        str(cause.get("reason"))
+        for cause in (causes if isinstance(causes, list) else [])
+        if isinstance(cause, Mapping)
+    }
 
 
 def _text(status_object: Mapping[str, Any], status: int, doing: str) -> str:
     if "/Secret/" in doing or "/ConfigMap/" in doing:
-        # Validation quotes values.
+        # Validation messages quote values.
         return f"{status_object.get('reason') or 'refused'} ({status})"
-    message = redact(str(status_object.get("message") or status_object.get("reason") or "")).strip()
+    message = redact(
+        str(status_object.get("message") or status_object.get("reason") or "")
+    ).strip()
     return f"{message} ({status})" if message else f"status {status}"

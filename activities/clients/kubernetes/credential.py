@@ -1,6 +1,7 @@
-"""The bearer token of a session: a fixed one, or one that a credential plugin or a cloud renews.
+"""The bearer token of a session: fixed, or renewed by a credential plugin or a cloud.
 
-The plugin is run here and not by the SDK, which reads all that it writes and leaves it running when it takes too long.
+This module runs the plugin itself. The SDK reads the plugin's whole output without a
+limit, and leaves the plugin running after a timeout.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
-from activities.clients.kubernetes.kubeconfig import Access, ExecPlugin
+from activities.clients.kubernetes.kubeconfig import ApiServerAccess, ExecPlugin
 from activities.clients.outward.answers import read_object
 from api_types.errors import ClusterUnreachable, CredentialsInvalid
 
@@ -25,43 +26,57 @@ _PLUGIN_OUTPUT_MAX = 1 << 20
 _TOKEN_MARGIN_SECONDS = 60.0
 
 
-class Credential:
-    """The bearer token of a session."""
-
-    def __init__(self, cluster: str, access: Access) -> None:
+class BearerCredential:
+    def __init__(self, cluster: str, access: ApiServerAccess) -> None:
         self._cluster = cluster
         self._plugin = access.plugin
         self._tokens = access.tokens
         self._token = access.token
-        self._expires_at = float("-inf") if access.plugin or access.tokens else float("inf")
+        self._expires_at = (
+            float("-inf") if access.plugin or access.tokens else float("inf")
+        )
         self._renewing = asyncio.Lock()
 
     def last(self) -> str:
-        """Give the token that was sent last, also when it has expired."""
+        """Return the token that was sent last, even if it has expired."""
         return self._token
 
     async def token(self) -> str:
-        """Give a token that has not expired. Raises CredentialsInvalid if the plugin gives none."""
+        """Return a token that has not expired.
+
+        Raises CredentialsInvalid if the plugin returns no token.
+        """
         await self._have(_TOKEN_MARGIN_SECONDS)
         return self._token
 
     async def token_for(self, seconds: float) -> str:
-        """Give a token that stays good for so long. Raises CredentialsInvalid if the plugin gives none, or only shorter ones."""
+        """Return a token that is valid for at least `seconds`.
+
+        Raises CredentialsInvalid if the plugin returns no token that is valid for so
+        long.
+        """
         await self._have(seconds)
         if time.time() > self._expires_at - seconds and self._plugin:
             raise CredentialsInvalid(
-                f"cluster {self._cluster}: the credential plugin {self._plugin.command!r} gives tokens that expire in less than "
-                f"{seconds:.0f} s, within which helm may be running; have it give tokens that live longer"
+                f"cluster {self._cluster}: the credential plugin "
+                f"{self._plugin.command!r} returns tokens that expire in less than "
+                f"{seconds:.0f} s, while helm may still be running; configure a longer "
+                "token lifetime"
             )
         return self._token
 
     async def replace(self, refused: str) -> bool:
-        """Get another token than one that the API server refused; False where no other can be had. Raises CredentialsInvalid."""
+        """Renew the token that the API server rejected.
+
+        Returns False if there is no other token. Raises CredentialsInvalid.
+        """
         if self._tokens is None:
             return False
         async with self._renewing:
             if self._token == refused:
-                self._token, self._expires_at = await self._tokens(_TOKEN_MARGIN_SECONDS, refused=refused)
+                self._token, self._expires_at = await self._tokens(
+                    _TOKEN_MARGIN_SECONDS, refused=refused
+                )
         return self._token != refused
 
     async def _have(self, seconds: float) -> None:
@@ -79,28 +94,53 @@ class Credential:
         try:
             async with asyncio.timeout(_PLUGIN_SECONDS):
                 status = await _run(plugin)
-            token, expires = str(status.get("token") or ""), status.get("expirationTimestamp")
-            expires_at = datetime.fromisoformat(str(expires)).timestamp() if expires else float("inf")
+            token = str(status.get("token") or "")
+            expires = status.get("expirationTimestamp")
+            expires_at = float("inf")
+            if expires:
+                expires_at = datetime.fromisoformat(str(expires)).timestamp()
         except TimeoutError:
-            raise ClusterUnreachable(f"{subject} did not finish within {_PLUGIN_SECONDS:.0f} s") from None
+            raise ClusterUnreachable(
+                f"{subject} did not finish within {_PLUGIN_SECONDS:.0f} s"
+            ) from None
         except _PluginFailed as error:
-            raise CredentialsInvalid(f"{subject} failed ({error}); run it on the worker to see why") from None
+            raise CredentialsInvalid(
+                f"{subject} failed ({error}); run it on the worker to see why"
+            ) from None
         except (OSError, ValueError, OverflowError) as error:
-            # The text of the plugin may hold the token.
-            raise CredentialsInvalid(f"{subject} failed ({type(error).__name__}); run it on the worker to see why") from None
+            # The plugin's text may contain the token.
+            raise CredentialsInvalid(
+                f"{subject} failed ({type(error).__name__}); "
+                "run it on the worker to see why"
+            ) from None
         if not token:
-            raise CredentialsInvalid(f"{subject} gave no token; client certificates from plugins are not supported")
+            raise CredentialsInvalid(
+                f"{subject} returned no token; "
+                "client certificates from plugins are not supported"
+            )
         self._token, self._expires_at = token, expires_at
 
 
 class _PluginFailed(Exception):
-    """The plugin gave no usable output; the text holds nothing of it."""
+    """The plugin returned no usable output. The message contains none of it."""
 
 
 async def _run(plugin: ExecPlugin) -> dict[str, Any]:
-    """Give the status that the plugin writes. Raises _PluginFailed, ValueError (it is no JSON) and OSError (it cannot be started)."""
-    request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    environment = {**os.environ, **plugin.env, "KUBERNETES_EXEC_INFO": json.dumps(request)}
+    """Return the status that the plugin writes.
+
+    Raises _PluginFailed, ValueError (the output is not JSON) and OSError (the plugin
+    cannot be started).
+    """
+    request = {
+        "apiVersion": plugin.api_version,
+        "kind": "ExecCredential",
+        "spec": {"interactive": False},
+    }
+    environment = {
+        **os.environ,
+        **plugin.env,
+        "KUBERNETES_EXEC_INFO": json.dumps(request),
+    }
     async with _started(plugin, environment) as (process, source):
         output = await _read(source)
         code = await process.wait()
@@ -114,18 +154,28 @@ async def _run(plugin: ExecPlugin) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def _started(plugin: ExecPlugin, environment: dict[str, str]) -> AsyncIterator[tuple[Process, StreamReader]]:
-    # Its own pipe and its own group: a script that is stopped leaves what it runs, and with the pipe of a `Process` the end of that would
-    # be waited for too.
+async def _started(
+    plugin: ExecPlugin, environment: dict[str, str]
+) -> AsyncIterator[tuple[Process, StreamReader]]:
+    # The plugin gets its own pipe and process group. Stopping a script does not stop
+    # its children, and a `Process` would wait until they close its pipe.
     source, sink = os.pipe()
     output = StreamReader()
     with contextlib.ExitStack() as opened:
         with os.fdopen(sink, "wb"):
             reader = os.fdopen(source, "rb")
-            transport, _ = await asyncio.get_running_loop().connect_read_pipe(lambda: StreamReaderProtocol(output), reader)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: StreamReaderProtocol(output), reader
+            )
             opened.callback(transport.close)
             process = await asyncio.create_subprocess_exec(
-                plugin.command, *plugin.args, env=environment, stdin=DEVNULL, stdout=sink, stderr=DEVNULL, start_new_session=True
+                plugin.command,
+                *plugin.args,
+                env=environment,
+                stdin=DEVNULL,
+                stdout=sink,
+                stderr=DEVNULL,
+                start_new_session=True,
             )
         async with contextlib.AsyncExitStack() as unless_read:
             unless_read.push_async_callback(_kill, process)

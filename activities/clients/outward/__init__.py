@@ -1,5 +1,7 @@
-"""Guards for everything that the worker connects to and did not choose itself: hubs, registries, token servers, API servers.
+"""Guards for connections to servers that the worker did not choose itself.
 
-Which addresses may be connected to (`addresses`), how connections are opened (`connections`), how much of an answer is read (`answers`),
-and requests to hosts that tenants name (`requests`). Not here: what an answer means.
+Such servers are hubs, registries, token servers and API servers. The modules decide
+which addresses are allowed (`addresses`), open connections (`connections`), limit the
+size of responses (`answers`), and send requests to hosts that tenants name
+(`requests`). They do not interpret responses.
 """

@@ -1,4 +1,8 @@
-"""Read answers within a bound: what is counted is the text after decompression, so that a small answer cannot become a large one here."""
+"""Read responses up to a size limit.
+
+The limit counts bytes after decompression, so that a small response cannot expand into
+a large one.
+"""
 
 import json
 import re
@@ -18,20 +22,22 @@ REDIRECTS = frozenset(
     }
 )
 _MIB = 1 << 20
-# How JSON escapes halves of surrogate pairs.
+# JSON escapes of halves of surrogate pairs.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class TooLarge(Exception):
-    """An answer, or a line of it, has more bytes than are read. The text says how many those are."""
+    """A response, or a line of it, exceeds the size limit, which the message states."""
 
     def __init__(self, size_max: int) -> None:
-        size = f"{size_max // _MIB} MiB" if size_max >= _MIB else f"{size_max >> 10} KiB"
+        size = (
+            f"{size_max // _MIB} MiB" if size_max >= _MIB else f"{size_max >> 10} KiB"
+        )
         super().__init__(f"larger than {size}")
 
 
 async def read_body(response: aiohttp.ClientResponse, size_max: int) -> bytes:
-    """Read the whole body. Raises TooLarge, and what aiohttp raises."""
+    """Read the whole body. Raises TooLarge and the errors of aiohttp."""
     if (response.content_length or 0) > size_max:
         raise TooLarge(size_max)
     body = bytearray()
@@ -42,8 +48,13 @@ async def read_body(response: aiohttp.ClientResponse, size_max: int) -> bytes:
     return bytes(body)
 
 
-async def read_lines(response: aiohttp.ClientResponse, size_max: int) -> AsyncIterator[bytes]:
-    """Give the lines of the body one by one; the last one may lack its end. Raises TooLarge, and what aiohttp raises."""
+async def read_lines(
+    response: aiohttp.ClientResponse, size_max: int
+) -> AsyncIterator[bytes]:
+    """Yield the lines of the body; the last line may lack its line break.
+
+    Raises TooLarge and the errors of aiohttp.
+    """
     line = bytearray()
     async for chunk in response.content.iter_any():
         head, *others = chunk.split(b"\n")
@@ -60,14 +71,16 @@ async def read_lines(response: aiohttp.ClientResponse, size_max: int) -> AsyncIt
 
 
 def read_object(text: bytes | str) -> dict[str, Any]:
-    """Read a JSON object. Raises ValueError, also for one that is nested too deep."""
+    """Return a parsed JSON object. Raises ValueError, also for too deep nesting."""
     try:
         found = json.loads(text)
-        if _HALF.search(text if isinstance(text, bytes) else text.encode(errors="replace")):
-            # Half of a pair is no character: it could be neither stored nor sent.
-            found = json.loads(json.dumps(found, ensure_ascii=False).encode(errors="replace"))
+        raw = text if isinstance(text, bytes) else text.encode(errors="replace")
+        if _HALF.search(raw):
+            # A lone surrogate is not a character: it could be neither stored nor sent.
+            fixed = json.dumps(found, ensure_ascii=False).encode(errors="replace")
+            found = json.loads(fixed)
     except RecursionError:
         raise ValueError("JSON that is nested too deep") from None
     if not isinstance(found, dict):
-        raise ValueError("no JSON object")  # noqa: TRY004 -- the text is wrong, not our use of a type
+        raise ValueError("no JSON object")  # noqa: TRY004 -- the text is invalid
     return found

@@ -1,7 +1,8 @@
-"""How connections are opened: only to allowed addresses, or through the proxy that the worker's environment names.
+"""Open connections only to allowed addresses, or through the worker's proxy.
 
-The check is made on the address of the socket, so it holds for literal addresses, for every answer of a resolver and for every redirect.
-A proxy connects for the worker: then only the host as it is written can be checked here, and the proxy has to refuse the rest.
+The check uses the address of the socket, so it covers literal addresses, every response
+of a resolver and every redirect. With a proxy, only the host in the URL can be checked
+here. The proxy connects to the server, and must reject all other addresses.
 """
 
 import errno
@@ -18,8 +19,13 @@ from activities.clients.outward.addresses import AddressRules
 _DNS_SECONDS = 60
 
 
-def connector(rules: AddressRules, proxy: str, *, ssl: Any, limit: int) -> aiohttp.TCPConnector:
-    """Make the connector of a session. With a proxy it connects to that one only, at whatever address the operator has it."""
+def connector(
+    rules: AddressRules, proxy: str, *, ssl: Any, limit: int
+) -> aiohttp.TCPConnector:
+    """Return the connector of a session.
+
+    With a proxy it connects only to the proxy, at any address that the operator chose.
+    """
     return aiohttp.TCPConnector(
         limit=limit,
         ssl=ssl,
@@ -30,9 +36,11 @@ def connector(rules: AddressRules, proxy: str, *, ssl: Any, limit: int) -> aioht
 
 
 def proxy_for(url: str) -> str:
-    """Give the proxy of HTTPS_PROXY or HTTP_PROXY for a URL, except for hosts in NO_PROXY; empty if there is none.
+    """Return the proxy of HTTPS_PROXY or HTTP_PROXY for a URL, or "".
 
-    Credentials come from the proxy's own URL. A netrc file is never read: it may hold passwords for any host, and tenants choose the host.
+    Hosts in NO_PROXY have no proxy. Credentials come from the proxy's own URL. A netrc
+    file is never read: it may contain passwords for any host, and tenants choose the
+    host.
     """
     parts = urlsplit(url)
     found = getproxies().get(parts.scheme, "")

@@ -1,7 +1,8 @@
-"""Remove what was sent as a credential from what came back.
+"""Remove a request's credential from the text of its response.
 
-A server may quote the request in its answer. Its own credential is known, so it is found whatever it looks like; what only looks like a
-credential is removed from errors of API servers by `clients/kubernetes/redact.py`.
+A server may quote the request in its response. The exact credential of the request is
+known, so it is removed whatever its format. `clients/kubernetes/redact.py` removes text
+that only resembles a credential from errors of API servers.
 """
 
 import base64
@@ -10,14 +11,18 @@ from collections.abc import Iterator
 from urllib.parse import quote
 
 REDACTED = "[redacted]"
-# A shorter one is no secret, and would be found in many words.
+# A shorter value is not a secret, and would match parts of many words.
 _CHARACTERS_MIN = 8
 
 
 def without_credential(text: str, authorization: str) -> str:
-    """Give a text without the credential of an Authorization header, and without the password in one of scheme Basic."""
+    """Return a text without the credential of an Authorization header.
+
+    Also remove the password of a header with scheme Basic.
+    """
     for value in _values(authorization):
-        for form in dict.fromkeys((value, quote(value, safe=""), base64.b64encode(value.encode()).decode().rstrip("="))):
+        encoded = base64.b64encode(value.encode()).decode().rstrip("=")
+        for form in dict.fromkeys((value, quote(value, safe=""), encoded)):
             text = text.replace(form, REDACTED)
     return text
 

@@ -1,8 +1,10 @@
-"""Requests to hosts that tenants name, or that the answers of such hosts name.
+"""Requests to hosts that tenants name, or that the responses of such hosts name.
 
-Each request, its redirects included, has a deadline and a bound of its size, goes only where the rules of addresses allow, and carries
-nothing but what its caller gives: no cookies, no netrc file, no client certificate. A tenant learns from an error that there was no usable
-answer and not why: the difference between a closed port, a silent one and one that speaks another protocol is a map of the network.
+Each request, including its redirects, has a deadline and a size limit, goes only to
+allowed addresses, and sends only the headers that its caller passes: no cookies, no
+netrc file, no client certificate. An error does not show a tenant why a response was
+unusable, because a tenant could map the internal network by the difference between a
+closed port, a silent port and another protocol.
 """
 
 import asyncio
@@ -22,22 +24,25 @@ from activities.clients.outward.connections import connector, proxy_for
 from activities.clients.outward.redaction import without_credential
 from api_types.errors import ServerError
 
-# Three requests resolve a tag, within the 30 s of the activity that sends them.
+# Resolving a tag takes three requests, within the 30 s of the activity.
 REQUEST_SECONDS = 8.0
 CONNECT_SECONDS = 5.0
 REDIRECTS_MAX = 3
-# Of a request itself: what only its server may see, and what no log shows.
+# Headers that are sent only to the request's own server, and never logged.
 _CREDENTIALS = frozenset({"authorization", "x-amz-security-token"})
 
 log = structlog.get_logger("modelplane.outward")
 
 
 class HostRefused(Exception):
-    """The host, as it is written, must not be connected to. The text says why, and tells nothing that is not in it."""
+    """The host of the URL must not be connected to.
+
+    The message reveals nothing else.
+    """
 
 
-class Answer(NamedTuple):
-    """The answer to a request, after redirects."""
+class HttpResponse(NamedTuple):
+    """The response to a request, after redirects."""
 
     status: int
     headers: Mapping[str, str]
@@ -45,43 +50,79 @@ class Answer(NamedTuple):
 
 
 class _Failure(Exception):
-    """Why there is no answer, for the worker's log."""
+    """The reason for a missing response, for the worker's log."""
 
 
 class OutwardClient:
-    """GET requests under the rules for addresses. Those of `trusted`, an origin that the operator chose, may be at any usual address."""
+    """GET requests under the rules for addresses.
+
+    `trusted` is an origin that the operator set. It may be at any address except those
+    that are never allowed.
+    """
 
     def __init__(self, rules: AddressRules, trusted: str = "") -> None:
         self._rules = rules
         self._trusted = _origin(urlsplit(trusted)) if trusted else None
 
-    async def get(self, url: str, headers: Mapping[str, str], *, size_max: int, plain_http: bool = False, encoded: bool = False) -> Answer:
-        """Send a GET request and follow redirects, without its credentials to another origin.
+    async def get(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        size_max: int,
+        plain_http: bool = False,
+        encoded: bool = False,
+    ) -> HttpResponse:
+        """Send a GET request and follow redirects.
 
-        `encoded`: the address is sent as it is written, because it is signed; the caller has encoded each part of it.
+        Credentials are not sent to another origin. With `encoded` the URL is sent
+        unchanged, because it is signed. The caller has encoded each part of it.
 
-        Raises HostRefused for the host of `url`, and ServerError when there is no answer that can be used.
+        Raises HostRefused for the host of `url`, and ServerError if there is no usable
+        response.
         """
         host = urlsplit(url).netloc
         try:
             self._check_host(urlsplit(url))
             async with asyncio.timeout(REQUEST_SECONDS):
-                return await self._follow(url, headers, size_max, plain_http=plain_http, encoded=encoded)
-        except (_Failure, TooLarge, TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
-            reason = str(error) or f"no complete answer within {REQUEST_SECONDS:.0f} s"
+                return await self._follow(
+                    url, headers, size_max, plain_http=plain_http, encoded=encoded
+                )
+        except (
+            _Failure,
+            TooLarge,
+            TimeoutError,
+            aiohttp.ClientError,
+            OSError,
+            ValueError,
+        ) as error:
+            reason = (
+                str(error) or f"no complete response within {REQUEST_SECONDS:.0f} s"
+            )
             for name, value in headers.items():
                 if name.lower() in _CREDENTIALS:
-                    reason = without_credential(reason, value if " " in value else f"token {value}")
+                    secret = value if " " in value else f"token {value}"
+                    reason = without_credential(reason, secret)
             raise no_usable_answer(host, reason) from None
 
-    async def _follow(self, url: str, headers: Mapping[str, str], size_max: int, *, plain_http: bool, encoded: bool) -> Answer:
+    async def _follow(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        size_max: int,
+        *,
+        plain_http: bool,
+        encoded: bool,
+    ) -> HttpResponse:
         for _ in range(REDIRECTS_MAX + 1):
             parts = urlsplit(url)
             if parts.scheme != "https" and not (plain_http and parts.scheme == "http"):
                 raise _Failure(f"{url!r} is not an address that begins with https://")
             if parts.username is not None or parts.password is not None:
                 raise _Failure("the address has a user name or a password in it")
-            answer = await self._send(URL(url, encoded=True) if encoded else url, headers, size_max)
+            answer = await self._send(
+                URL(url, encoded=True) if encoded else url, headers, size_max
+            )
             if answer.status not in REDIRECTS:
                 return answer
             encoded = False
@@ -89,52 +130,77 @@ class OutwardClient:
             target = urlsplit(url)
             plain_http = plain_http and parts.scheme == "http"
             if _origin(target) != _origin(parts):
-                headers = {name: value for name, value in headers.items() if name.lower() not in _CREDENTIALS}
+                headers = {
+                    name: value
+                    for name, value in headers.items()
+                    if name.lower() not in _CREDENTIALS
+                }
             try:
                 self._check_host(target)
             except HostRefused as error:
                 raise _Failure(f"redirected to {target.hostname}: {error}") from None
         raise _Failure(f"more than {REDIRECTS_MAX} redirects")
 
-    async def _send(self, url: str | URL, headers: Mapping[str, str], size_max: int) -> Answer:
+    async def _send(
+        self, url: str | URL, headers: Mapping[str, str], size_max: int
+    ) -> HttpResponse:
         proxy = proxy_for(str(url))
         async with (
             aiohttp.ClientSession(
-                connector=connector(self._rules_for(urlsplit(str(url))), proxy, ssl=_tls(), limit=1),
+                connector=connector(
+                    self._rules_for(urlsplit(str(url))), proxy, ssl=_tls(), limit=1
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
                 trust_env=False,
             ) as session,
             session.get(
                 url,
-                headers={"User-Agent": "modelplane", "Accept-Encoding": "identity", **headers},
+                headers={
+                    "User-Agent": "modelplane",
+                    "Accept-Encoding": "identity",
+                    **headers,
+                },
                 allow_redirects=False,
                 proxy=proxy or None,
             ) as response,
         ):
-            body = b"" if response.status in REDIRECTS else await read_body(response, size_max)
-            return Answer(response.status, response.headers, body)
+            body = (
+                b""
+                if response.status in REDIRECTS
+                else await read_body(response, size_max)
+            )
+            return HttpResponse(response.status, response.headers, body)
 
     def _check_host(self, parts: SplitResult) -> None:
         if reason := self._rules_for(parts).refused_host(parts.hostname or ""):
             raise HostRefused(reason)
 
     def _rules_for(self, parts: SplitResult) -> AddressRules:
-        return AddressRules(any_private=True, loopback=True) if _origin(parts) == self._trusted else self._rules
+        return (
+            AddressRules(any_private=True, loopback=True)
+            if _origin(parts) == self._trusted
+            else self._rules
+        )
 
 
 def no_usable_answer(host: str, reason: str) -> ServerError:
-    """Make the error for an answer that is missing or that cannot be used; `reason` goes to the worker's log only."""
+    """Log the reason for an unusable response, and return an error without it."""
     log.warning("no usable answer", host=host, reason=reason)
     return ServerError(
-        f"no usable answer from {host}: it cannot be reached, does not answer as it should, or is at an address that is not public and not "
-        f"listed in {PRIVATE_SETTING}; the log of the worker says which"
+        f"no usable answer from {host}: it is unreachable, its response is invalid, or "
+        f"its address is neither public nor listed in {PRIVATE_SETTING}; "
+        "the log of the worker has the reason"
     )
 
 
 def _origin(parts: SplitResult) -> tuple[str, str, int]:
-    """Give what two addresses have in common that are of one server. Raises ValueError if the port is none."""
-    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    """Return the origin of a URL. Raises ValueError if the port is invalid."""
+    return (
+        parts.scheme,
+        parts.hostname or "",
+        parts.port or (443 if parts.scheme == "https" else 80),
+    )
 
 
 @functools.cache

@@ -1,1 +1,1 @@
-"""The implementations of `SecretStore`: a directory of files, or Secrets of the control cluster."""
+"""The implementations of `SecretStore`: a directory, or Secrets of the control cluster."""

@@ -1,8 +1,10 @@
 """Secrets as files: `<root>/<namespace>/<name>/<key>`.
 
-For one machine; Kubernetes mounts a Secret in the same layout, so that a mounted volume can be read as it is (it has no metadata file and
-its keys are symbolic links). Folders are 0700 and files 0600. Every file is written under a temporary name and renamed, so that a reader
-gets the old value or the new one; names that begin with two dots are ours, because no key may.
+This store is meant for one machine. Kubernetes mounts a Secret in the same layout, so
+the store can also read a mounted volume (which has no metadata file and whose keys are
+symbolic links). Folders have mode 0700 and files 0600. Every file is written under a
+temporary name and renamed, so that a reader gets either the old or the new value. The
+store uses names that begin with two dots itself, because no key may have such a name.
 """
 
 import asyncio
@@ -15,7 +17,16 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from activities.secrets.store import METADATA_FILE, OPAQUE, SecretInfo, SecretKind, SecretMissing, SecretStore, StoredSecret, check_names
+from activities.secrets.store import (
+    METADATA_FILE,
+    OPAQUE,
+    SecretInfo,
+    SecretKind,
+    SecretMissing,
+    SecretStore,
+    StoredSecret,
+    check_names,
+)
 from api_types.errors import NameConflict
 
 _DIGEST_KEY_FILE = "..digest-key"
@@ -26,28 +37,25 @@ _FILE_MODE = 0o600
 
 
 class SecretDirectory(SecretStore):
-    """The secret store in a directory."""
-
     def __init__(self, root: Path) -> None:
         self._root = root
 
     async def get(self, namespace: str, name: str, key: str) -> bytes:
-        """Give one value. Raises SecretMissing."""
+        """Return one value. Raises SecretMissing."""
         check_names(namespace, name, (key,))
         return await asyncio.to_thread(self._get, namespace, name, key)
 
     async def read(self, namespace: str, name: str) -> StoredSecret:
-        """Give a whole entry. Raises SecretMissing."""
+        """Return a whole entry. Raises SecretMissing."""
         check_names(namespace, name)
         return await asyncio.to_thread(self._read, namespace, name)
 
     async def put(self, secret: StoredSecret) -> None:
-        """Create or replace an entry."""
         check_names(secret.namespace, secret.name, tuple(secret.data))
         await asyncio.to_thread(self._put, secret)
 
     async def delete(self, kind: SecretKind, namespace: str, name: str) -> bool:
-        """Remove an entry of that kind. False if there was none."""
+        """Delete an entry of this kind. Returns False if there was none."""
         check_names(namespace, name)
         return await asyncio.to_thread(self._delete, kind, namespace, name)
 
@@ -56,7 +64,7 @@ class SecretDirectory(SecretStore):
         return await asyncio.to_thread(self._list, namespace)
 
     async def describe(self, namespace: str, name: str) -> SecretInfo | None:
-        """Describe an entry without its values; None if there is none."""
+        """Describe an entry without its values. Returns None if there is none."""
         check_names(namespace, name)
         try:
             return self._info(await asyncio.to_thread(self._read, namespace, name))
@@ -71,19 +79,22 @@ class SecretDirectory(SecretStore):
             if not folder.is_dir():
                 raise SecretMissing(namespace, name) from None
             keys = ", ".join(_keys(folder)) or "none"
-            raise SecretMissing(namespace, name, key, detail=f"its keys are {keys}") from None
+            raise SecretMissing(
+                namespace, name, key, detail=f"its keys are {keys}"
+            ) from None
 
     def _read(self, namespace: str, name: str) -> StoredSecret:
         folder = self._root / namespace / name
         if not folder.is_dir():
             raise SecretMissing(namespace, name)
         metadata = _metadata(folder)
+        labels = metadata.get("labels")
         return StoredSecret(
             namespace=namespace,
             name=name,
             data={key: (folder / key).read_bytes() for key in _keys(folder)},
             type=str(metadata.get("type") or OPAQUE),
-            labels=labels if isinstance(labels := metadata.get("labels"), dict) else {},
+            labels=labels if isinstance(labels, dict) else {},
             kind=_kind(metadata),
         )
 
@@ -93,8 +104,9 @@ class SecretDirectory(SecretStore):
             taken_by = _kind(_metadata(folder))
             if taken_by != secret.kind:
                 raise NameConflict(
-                    f"{secret.kind} {secret.namespace}/{secret.name}: the name is taken by a {taken_by} in the secret store; "
-                    f"delete that one or choose another name"
+                    f"{secret.kind} {secret.namespace}/{secret.name}: the name is taken "
+                    f"by a {taken_by} in the secret store; "
+                    "delete that one or choose another name"
                 )
         for place in (self._root, folder.parent):
             place.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
@@ -106,7 +118,8 @@ class SecretDirectory(SecretStore):
         folder = self._root / namespace / name
         if not folder.is_dir() or _kind(_metadata(folder)) != kind:
             return False
-        # Renamed first: no reader may get half of a secret that is being deleted.
+        # Rename the entry first, so that no reader gets a part of a secret that is
+        # being deleted.
         deleting = folder.with_name(f"..deleting-{secrets.token_hex(8)}")
         folder.rename(deleting)
         shutil.rmtree(deleting)
@@ -116,16 +129,19 @@ class SecretDirectory(SecretStore):
         if not self._root.is_dir():
             return []
         namespaces = [namespace] if namespace else sorted(_visible_folders(self._root))
-        return [
-            self._info(self._read(found, name))
-            for found in namespaces
-            if (self._root / found).is_dir()
-            for name in sorted(_visible_folders(self._root / found))
-        ]
+        found = []
+        for each in namespaces:
+            folder = self._root / each
+            names = sorted(_visible_folders(folder)) if folder.is_dir() else []
+            found += [self._info(self._read(each, name)) for name in names]
+        return found
 
     def _info(self, secret: StoredSecret) -> SecretInfo:
         content = hmac.new(self._digest_key(), digestmod=hashlib.sha256)
-        for part in (secret.kind, secret.type, *(text for key in sorted(secret.data) for text in (key, secret.data[key]))):
+        parts: list[str | bytes] = [secret.kind, secret.type]
+        for key in sorted(secret.data):
+            parts += [key, secret.data[key]]
+        for part in parts:
             raw = part if isinstance(part, bytes) else part.encode()
             content.update(len(raw).to_bytes(8, "big") + raw)
         return SecretInfo(
@@ -139,7 +155,10 @@ class SecretDirectory(SecretStore):
         )
 
     def _digest_key(self) -> bytes:
-        """Give the key of the version digests: without one, a short value could be guessed from its digest."""
+        """Return the key of the version digests.
+
+        Without a key, a short value could be guessed from its digest.
+        """
         place = self._root / _DIGEST_KEY_FILE
         if not place.exists():
             _write(place, secrets.token_bytes(_DIGEST_KEY_BYTES), replace=False)
@@ -147,12 +166,20 @@ class SecretDirectory(SecretStore):
 
 
 def _visible_folders(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
+    return [
+        entry.name
+        for entry in folder.iterdir()
+        if entry.is_dir() and not entry.name.startswith(".")
+    ]
 
 
 def _keys(folder: Path) -> list[str]:
     return sorted(
-        entry.name for entry in folder.iterdir() if entry.is_file() and entry.name != METADATA_FILE and not entry.name.startswith("..")
+        entry.name
+        for entry in folder.iterdir()
+        if entry.is_file()
+        and entry.name != METADATA_FILE
+        and not entry.name.startswith("..")
     )
 
 
@@ -165,12 +192,15 @@ def _metadata(folder: Path) -> Mapping[str, object]:
 
 
 def _kind(metadata: Mapping[str, object]) -> SecretKind:
-    """Give the kind of an entry; a mounted Secret, which has no metadata, is one."""
+    """Return the kind of an entry. A mounted volume without metadata is a Secret."""
     return "ConfigMap" if metadata.get("kind") == "ConfigMap" else "Secret"
 
 
 def _create(folder: Path, secret: StoredSecret) -> bool:
-    """Make a whole entry, which no reader sees in part; False if another writer has made one meanwhile."""
+    """Create a whole entry, which no reader sees in part.
+
+    Returns False if another writer has created it in the meantime.
+    """
     beside = folder.with_name(f"..new-{secrets.token_hex(8)}")
     beside.mkdir(mode=_FOLDER_MODE)
     _fill(beside, secret)
@@ -203,7 +233,7 @@ def _write(place: Path, content: bytes, *, replace: bool = True) -> None:
         if replace:
             beside.replace(place)
         else:
-            # The first of several writers wins; the others read what it wrote.
+            # The first of several writers wins. The others read its key.
             try:
                 place.hardlink_to(beside)
             except FileExistsError:

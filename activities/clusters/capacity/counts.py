@@ -7,15 +7,15 @@ from api_types.text.quantity import NANO_PER_UNIT, parse_quantity
 
 
 def amount(value: Any) -> Fraction:
-    """Read a quantity, which may be written as a number. Raises ValueError naming it if it is invalid."""
+    """Parse a quantity, which may be a number. Raises ValueError if it is invalid."""
     return Fraction(parse_quantity(str(value)), NANO_PER_UNIT)
 
 
 def floor(value: Fraction) -> int:
-    """Round what is free: never up."""
+    """Round free capacity down."""
     return value.numerator // value.denominator
 
 
 def ceiling(value: Fraction) -> int:
-    """Round what is used: never down."""
+    """Round used capacity up."""
     return -(-value.numerator // value.denominator)

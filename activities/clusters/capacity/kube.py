@@ -1,15 +1,16 @@
 """The plain adapter: nodes, ResourceSlices, ResourceClaims.
 
-A node that is not Ready, is cordoned, or has a taint that engine pods do not tolerate takes no pods; neither does one with devices that
-claims of others have allocated. What pods tolerate depends on the devices that they claim, which are those of the pool's nodes, and on what
-the `podPolicy` of the pool's class grants.
+A node takes no pods if it is not Ready, is cordoned, has a taint that engine pods do
+not tolerate, or has devices that foreign claims have allocated. The tolerations of a
+pod depend on the devices that it claims, which are on the pool's nodes, and on the
+`podPolicy` of the pool's class.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from activities.clusters.capacity.objects import Objects, is_true
+from activities.clusters.capacity.objects import CapacityObjects, is_true
 from activities.render.objects.tolerations import keeps_pods_away, toleration_keys
 from api_types import labels
 from api_types.messages.capacity import CapacityPool
@@ -19,10 +20,17 @@ Tolerations = Mapping[str, Sequence[Mapping[str, Any]]]
 NO_TOLERATIONS: Tolerations = {}
 
 
-def pools(objects: Objects, configured_keys: Iterable[str] = (), granted: Tolerations = NO_TOLERATIONS) -> list[CapacityPool]:
-    """Count nodes and devices per pool, by name.
+def pools(
+    objects: CapacityObjects,
+    configured_keys: Iterable[str] = (),
+    granted: Tolerations = NO_TOLERATIONS,
+) -> list[CapacityPool]:
+    """Count nodes and devices per pool.
 
-    `configured_keys`: taints that engine pods tolerate wherever they run; `granted`: what they tolerate on the nodes of a pool besides.
+    Returns the pools sorted by name.
+
+    `configured_keys` are taints that engine pods tolerate on every node. `granted` are
+    the additional tolerations on the nodes of a pool.
     """
     members: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for node in objects.of("Node"):
@@ -31,31 +39,60 @@ def pools(objects: Objects, configured_keys: Iterable[str] = (), granted: Tolera
             members[pool].append(node)
     published = _published(objects)
     own, foreign = _claimed(objects, published)
-    # By node, and once for all pools: a cluster says how many there are of both.
+    # Stored by node, and once for all pools, because the cluster controls the number of
+    # both.
     devices: dict[str, Counter[str]] = defaultdict(Counter)
     for (driver, _), (where, names) in published.items():
         devices[where][driver] += len(names)
     free = {
-        node: {driver: count - own[node, driver] - foreign[node, driver] for driver, count in found.items()}
+        node: {
+            driver: count - own[node, driver] - foreign[node, driver]
+            for driver, count in found.items()
+        }
         for node, found in devices.items()
     }
     foreign_nodes = {node for (node, _), count in foreign.items() if count}
-    tolerated = {name: _tolerated(nodes, devices, configured_keys) for name, nodes in members.items()}
-    usable = {
-        name: [node["metadata"]["name"] for node in nodes if _takes_pods(node, tolerated[name], granted.get(name, ()))]
+    tolerated = {
+        name: _tolerated(nodes, devices, configured_keys)
         for name, nodes in members.items()
     }
-    return [_pool(name, len(nodes), usable[name], free, foreign_nodes) for name, nodes in sorted(members.items())]
+    usable = {
+        name: [
+            node["metadata"]["name"]
+            for node in nodes
+            if _takes_pods(node, tolerated[name], granted.get(name, ()))
+        ]
+        for name, nodes in members.items()
+    }
+    return [
+        _pool(name, len(nodes), usable[name], free, foreign_nodes)
+        for name, nodes in sorted(members.items())
+    ]
 
 
-def _tolerated(nodes: list[dict[str, Any]], devices: Mapping[str, Iterable[str]], configured_keys: Iterable[str]) -> tuple[str, ...]:
-    """Give the taints that pods tolerate which are placed on a pool for its devices; `devices` has the drivers of each node."""
-    drivers = [driver for node in nodes for driver in devices.get(node["metadata"]["name"], ())]
-    resources = [resource for node in nodes for resource in node["status"].get("allocatable") or ()]
+def _tolerated(
+    nodes: list[dict[str, Any]],
+    devices: Mapping[str, Iterable[str]],
+    configured_keys: Iterable[str],
+) -> tuple[str, ...]:
+    """Return the taints that pods on a pool tolerate because of its devices.
+
+    `devices` has the drivers of each node.
+    """
+    drivers, resources = list[str](), list[str]()
+    for node in nodes:
+        drivers += devices.get(node["metadata"]["name"], ())
+        resources += node["status"].get("allocatable") or ()
     return toleration_keys(configured_keys, drivers, resources)
 
 
-def _pool(name: str, total: int, usable: list[str], free: dict[str, dict[str, int]], foreign_nodes: set[str]) -> CapacityPool:
+def _pool(
+    name: str,
+    total: int,
+    usable: list[str],
+    free: dict[str, dict[str, int]],
+    foreign_nodes: set[str],
+) -> CapacityPool:
     histogram: dict[str, Counter[int]] = defaultdict(Counter)
     for node in usable:
         for driver, count in free.get(node, {}).items():
@@ -65,17 +102,32 @@ def _pool(name: str, total: int, usable: list[str], free: dict[str, dict[str, in
         nodes_total=total,
         nodes_schedulable=sum(node not in foreign_nodes for node in usable),
         foreign_nodes=sum(node in foreign_nodes for node in usable),
-        device_free={driver: dict(sorted(counts.items())) for driver, counts in sorted(histogram.items())},
+        device_free={
+            driver: dict(sorted(counts.items()))
+            for driver, counts in sorted(histogram.items())
+        },
     )
 
 
-def _takes_pods(node: dict[str, Any], tolerated: tuple[str, ...], granted: Iterable[Mapping[str, Any]]) -> bool:
-    blocked = any(keeps_pods_away(taint, tolerated, granted) for taint in node["spec"].get("taints") or ())
-    return is_true(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
+def _takes_pods(
+    node: dict[str, Any],
+    tolerated: tuple[str, ...],
+    granted: Iterable[Mapping[str, Any]],
+) -> bool:
+    blocked = any(
+        keeps_pods_away(taint, tolerated, granted)
+        for taint in node["spec"].get("taints") or ()
+    )
+    return (
+        is_true(node, "Ready") and not node["spec"].get("unschedulable") and not blocked
+    )
 
 
-def _published(objects: Objects) -> dict[tuple[str, str], tuple[str, set[str]]]:
-    """Give (driver, driver's pool) -> (node, devices); within a driver's pool only the newest generation counts."""
+def _published(objects: CapacityObjects) -> dict[tuple[str, str], tuple[str, set[str]]]:
+    """Return (driver, driver's pool) -> (node, devices).
+
+    Within a driver's pool only the newest generation counts.
+    """
     newest: dict[tuple[str, str], int] = {}
     slices = list(objects.of("ResourceSlice"))
     for item in slices:
@@ -87,28 +139,40 @@ def _published(objects: Objects) -> dict[tuple[str, str], tuple[str, set[str]]]:
         pool = item["spec"].get("pool") or {}
         key = (item["spec"].get("driver", ""), pool.get("name", ""))
         if pool.get("generation", 0) == newest[key]:
-            node, names = found.setdefault(key, (item["spec"].get("nodeName", ""), set()))
+            node, names = found.setdefault(
+                key, (item["spec"].get("nodeName", ""), set())
+            )
             names.update(device["name"] for device in item["spec"].get("devices") or ())
             found[key] = (node, names)
     return found
 
 
 def _claimed(
-    objects: Objects, published: dict[tuple[str, str], tuple[str, set[str]]]
+    objects: CapacityObjects, published: dict[tuple[str, str], tuple[str, set[str]]]
 ) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
-    """Count allocated devices per (node, driver): of our claims, and of all others."""
-    pods = {(pod["metadata"].get("namespace", ""), pod["metadata"]["name"]) for pod in objects.of("Pod")}
+    """Count allocated devices per (node, driver), of our and of foreign claims."""
+    pods = {
+        (pod["metadata"].get("namespace", ""), pod["metadata"]["name"])
+        for pod in objects.of("Pod")
+    }
     own: Counter[tuple[str, str]] = Counter()
     foreign: Counter[tuple[str, str]] = Counter()
     for claim in objects.of("ResourceClaim"):
         namespace = claim["metadata"].get("namespace", "")
-        users = {(namespace, user.get("name", "")) for user in claim["status"].get("reservedFor") or ()}
-        managed = (claim["metadata"].get("labels") or {}).get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
+        users = {
+            (namespace, user.get("name", ""))
+            for user in claim["status"].get("reservedFor") or ()
+        }
+        marks = claim["metadata"].get("labels") or {}
+        managed = marks.get(labels.MANAGED_BY) == labels.MANAGED_BY_VALUE
         counted = own if managed or users & pods else foreign
-        results = ((claim["status"].get("allocation") or {}).get("devices") or {}).get("results") or ()
-        for device in results:
+        allocation = claim["status"].get("allocation") or {}
+        for device in (allocation.get("devices") or {}).get("results") or ():
             if device.get("adminAccess"):
-                continue  # monitors a device that others use
-            node, _ = published.get((device.get("driver", ""), device.get("pool", "")), ("", set()))
+                # A claim with admin access only monitors a device that others use.
+                continue
+            node, _ = published.get(
+                (device.get("driver", ""), device.get("pool", "")), ("", set())
+            )
             counted[node, device.get("driver", "")] += 1
     return own, foreign

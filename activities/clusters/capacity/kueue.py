@@ -1,59 +1,88 @@
-"""Kueue: what its ClusterQueues still admit, in devices.
+"""Kueue: the devices that its ClusterQueues still admit.
 
-Used is what is reserved, not what runs: a workload that holds quota while its pods still start has it. Free is nominal less used plus what
-may be borrowed from the cohort. A queue that is stopped or not Active admits nothing.
-
-A Workload is for one pod, which owns it, or for a group of pods, which name it. An evicted one stays evicted until it has quota again.
+`used` counts reserved quota: a workload has quota before its pods run. `free` is
+nominal less used plus what the queue may borrow from its cohort. A queue that is
+stopped or not Active admits nothing. A Workload is for one pod, which owns it, or for a
+group of pods, which name it. An evicted Workload stays evicted until it has quota
+again.
 """
 
 from collections import defaultdict
 from fractions import Fraction
 from typing import Any
 
-from activities.clusters.capacity.admission import Pod, PodAdmission, condition_text, pods_with
+from activities.clusters.capacity.admission import (
+    Pod,
+    PodAdmission,
+    condition_text,
+    pods_with,
+)
 from activities.clusters.capacity.counts import amount, ceiling, floor
-from activities.clusters.capacity.objects import Objects, condition_with, is_true, milliseconds
+from activities.clusters.capacity.objects import (
+    CapacityObjects,
+    condition_with,
+    is_true,
+    milliseconds,
+)
 from api_types import labels
 from api_types.messages.capacity import CapacityQueue
 
-# What every pod requests; only devices limit how many replicas fit.
+# Every pod requests these resources. Only devices limit how many replicas fit.
 _ORDINARY = frozenset({"cpu", "memory", "ephemeral-storage", "pods"})
 _POD_GROUP = "kueue.x-k8s.io/pod-group-name"
 Share = tuple[str, str]
 
 
 class _Quota:
-    """One resource of one flavor in one ClusterQueue."""
+    """The quota of one resource of one flavor in one ClusterQueue."""
 
     def __init__(self, spec: dict[str, Any], used: Fraction) -> None:
         self.nominal = amount(spec.get("nominalQuota", 0))
         self.used = used
-        self.borrowing = None if spec.get("borrowingLimit") is None else amount(spec["borrowingLimit"])
-        self.lending = None if spec.get("lendingLimit") is None else amount(spec["lendingLimit"])
+        self.borrowing = (
+            None
+            if spec.get("borrowingLimit") is None
+            else amount(spec["borrowingLimit"])
+        )
+        self.lending = (
+            None if spec.get("lendingLimit") is None else amount(spec["lendingLimit"])
+        )
 
     @property
     def to_lend(self) -> Fraction:
-        """What others of the cohort may borrow."""
+        """The amount that other queues of the cohort may borrow."""
         spare = max(Fraction(0), self.nominal - self.used)
         return spare if self.lending is None else min(spare, self.lending)
 
 
-def queues(objects: Objects) -> list[CapacityQueue]:
-    """Give the ClusterQueues by name, one per group of pools whose flavors they quota."""
+def queues(objects: CapacityObjects) -> list[CapacityQueue]:
+    """Return the quotas of ClusterQueues, one per group of pools, sorted by name."""
     nodes_of = {
-        flavor["metadata"]["name"]: (flavor["spec"].get("nodeLabels") or {}).get(labels.POOL) for flavor in objects.of("ResourceFlavor")
+        flavor["metadata"]["name"]: (flavor["spec"].get("nodeLabels") or {}).get(
+            labels.POOL
+        )
+        for flavor in objects.of("ResourceFlavor")
     }
     tenants: dict[str, set[str]] = defaultdict(set)
     for local in objects.of("LocalQueue"):
         tenants[local["spec"].get("clusterQueue", "")].add(local["metadata"]["name"])
-    quotas = {queue["metadata"]["name"]: _quotas(queue) for queue in objects.of("ClusterQueue")}
-    # Of all queues of a cohort together, each of which may borrow from the others.
-    lendable: dict[str, dict[Share, Fraction]] = defaultdict(lambda: defaultdict(Fraction))
+    quotas = {
+        queue["metadata"]["name"]: _quotas(queue)
+        for queue in objects.of("ClusterQueue")
+    }
+    # Per cohort, the sum over its queues, because each may borrow from the others.
+    lendable: dict[str, dict[Share, Fraction]] = defaultdict(
+        lambda: defaultdict(Fraction)
+    )
     for queue in objects.of("ClusterQueue"):
         if cohort := _cohort_of(queue):
             for share, quota in quotas[queue["metadata"]["name"]].items():
                 lendable[cohort][share] += quota.to_lend
-    own = {name: _cohort_quotas(each) for each in objects.of("Cohort") if (name := each["metadata"]["name"])}
+    own = {
+        each["metadata"]["name"]: _cohort_quotas(each)
+        for each in objects.of("Cohort")
+        if each["metadata"]["name"]
+    }
     found = []
     for queue in objects.of("ClusterQueue"):
         name, cohort = queue["metadata"]["name"], _cohort_of(queue)
@@ -63,22 +92,49 @@ def queues(objects: Objects) -> list[CapacityQueue]:
                 lent += own[cohort][share].to_lend
             reachable = lent if cohort else Fraction(0)
             names = sorted(tenants[name])
-            found.append(_queue(queue, share[0], quota, pool=nodes_of.get(share[0]), lent=reachable, tenants=names))
+            found.append(
+                _queue(
+                    queue,
+                    share[0],
+                    quota,
+                    pool=nodes_of.get(share[0]),
+                    lent=reachable,
+                    tenants=names,
+                )
+            )
     return found
 
 
 def _cohort_of(queue: dict[str, Any]) -> str:
-    """Give the cohort of a ClusterQueue; v1beta1 has another name for the field."""
+    """Return the cohort of a ClusterQueue. v1beta1 has another name for the field."""
     spec = queue["spec"]
     return str(spec.get("cohortName") or spec.get("cohort") or "")
 
 
-def _queue(queue: dict[str, Any], flavor: str, quota: _Quota, *, pool: str | None, lent: Fraction, tenants: list[str]) -> CapacityQueue:
-    active = is_true(queue, "Active") and queue["spec"].get("stopPolicy", "None") == "None"
+def _queue(
+    queue: dict[str, Any],
+    flavor: str,
+    quota: _Quota,
+    *,
+    pool: str | None,
+    lent: Fraction,
+    tenants: list[str],
+) -> CapacityQueue:
+    active = (
+        is_true(queue, "Active") and queue["spec"].get("stopPolicy", "None") == "None"
+    )
     borrowed = max(Fraction(0), quota.used - quota.nominal)
-    borrowable = lent if quota.borrowing is None else min(lent, max(Fraction(0), quota.borrowing - borrowed))
+    borrowable = (
+        lent
+        if quota.borrowing is None
+        else min(lent, max(Fraction(0), quota.borrowing - borrowed))
+    )
     limit = -1 if quota.borrowing is None else floor(quota.nominal + quota.borrowing)
-    free = max(0, floor(quota.nominal - quota.used + borrowable)) if quota.used <= quota.nominal else max(0, floor(borrowable))
+    free = (
+        max(0, floor(quota.nominal - quota.used + borrowable))
+        if quota.used <= quota.nominal
+        else max(0, floor(borrowable))
+    )
     return CapacityQueue(
         name=f"{queue['metadata']['name']}/{flavor}",
         tenants=tenants,
@@ -95,12 +151,15 @@ def _queue(queue: dict[str, Any], flavor: str, quota: _Quota, *, pool: str | Non
 
 
 def _quotas(queue: dict[str, Any]) -> dict[Share, _Quota]:
-    used = {
-        (flavor["name"], resource["name"]): amount(resource.get("total", 0))
-        for flavor in queue["status"].get("flavorsReservation") or ()
-        for resource in flavor.get("resources") or ()
+    used: dict[Share, Fraction] = {}
+    for flavor in queue["status"].get("flavorsReservation") or ():
+        for resource in flavor.get("resources") or ():
+            share = flavor["name"], resource["name"]
+            used[share] = amount(resource.get("total", 0))
+    return {
+        share: _Quota(spec, used.get(share, Fraction(0)))
+        for share, spec in _shares(queue)
     }
-    return {share: _Quota(spec, used.get(share, Fraction(0))) for share, spec in _shares(queue)}
 
 
 def _cohort_quotas(cohort: dict[str, Any]) -> dict[Share, _Quota]:
@@ -108,17 +167,19 @@ def _cohort_quotas(cohort: dict[str, Any]) -> dict[Share, _Quota]:
 
 
 def _shares(owner: dict[str, Any]) -> list[tuple[Share, dict[str, Any]]]:
-    return [
-        ((flavor["name"], resource["name"]), resource)
-        for group in owner["spec"].get("resourceGroups") or ()
-        for flavor in group.get("flavors") or ()
-        for resource in flavor.get("resources") or ()
-        if resource["name"] not in _ORDINARY
-    ]
+    shares: list[tuple[Share, dict[str, Any]]] = []
+    for group in owner["spec"].get("resourceGroups") or ():
+        for flavor in group.get("flavors") or ():
+            shares += [
+                ((flavor["name"], resource["name"]), resource)
+                for resource in flavor.get("resources") or ()
+                if resource["name"] not in _ORDINARY
+            ]
+    return shares
 
 
-def pod_admissions(objects: Objects) -> dict[Pod, PodAdmission]:
-    """Give the admission of Workloads that were evicted or wait for quota, by pod."""
+def pod_admissions(objects: CapacityObjects) -> dict[Pod, PodAdmission]:
+    """Return the admission of Workloads that were evicted or wait for quota, by pod."""
     members: dict[Pod, list[Pod]] = defaultdict(list)
     for group, pod in pods_with(objects, "labels", _POD_GROUP):
         members[pod[0], group].append(pod)
@@ -127,9 +188,14 @@ def pod_admissions(objects: Objects) -> dict[Pod, PodAdmission]:
         admission = _admission_of(workload)
         if admission is None:
             continue
-        namespace, name = workload["metadata"].get("namespace", ""), workload["metadata"]["name"]
+        namespace, name = (
+            workload["metadata"].get("namespace", ""),
+            workload["metadata"]["name"],
+        )
         references = workload["metadata"].get("ownerReferences") or ()
-        owners = [(namespace, owner["name"]) for owner in references if owner["kind"] == "Pod"]
+        owners = [
+            (namespace, owner["name"]) for owner in references if owner["kind"] == "Pod"
+        ]
         found |= dict.fromkeys((*members[namespace, name], *owners), admission)
     return found
 
@@ -139,6 +205,8 @@ def _admission_of(workload: dict[str, Any]) -> PodAdmission | None:
         return None
     evicted = condition_with(workload, "Evicted")
     if evicted:
-        return PodAdmission(condition_text(evicted), milliseconds(evicted.get("lastTransitionTime", "")))
+        return PodAdmission(
+            condition_text(evicted), milliseconds(evicted.get("lastTransitionTime", ""))
+        )
     waits = condition_with(workload, "QuotaReserved", "False")
     return PodAdmission(condition_text(waits)) if waits else None

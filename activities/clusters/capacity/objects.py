@@ -1,6 +1,6 @@
-"""The objects that adapters read, as far as they read them, kept by kind and key.
+"""The objects that adapters read, reduced to the fields that they read.
 
-The same objects give the same snapshot, whether they were listed or came as changes.
+A list of the objects and a sequence of changes result in the same snapshot.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,7 +9,8 @@ from typing import Any
 
 Json = Mapping[str, Any]
 _KEPT_METADATA = ("name", "namespace", "labels", "annotations")
-# Many objects, most fields not read here: (more of the metadata, fields of the spec, of the status).
+# The kept fields of kinds with many objects: more metadata, fields of the spec, fields
+# of the status.
 _KEPT = {
     "Node": ((), ("taints", "unschedulable"), ("conditions", "allocatable")),
     "Pod": (("creationTimestamp",), (), ("conditions",)),
@@ -18,24 +19,36 @@ _KEPT = {
 
 
 def reduced(kind: str, item: Json) -> dict[str, Any]:
-    """Keep of an object what adapters read; the rest, above all managed fields, is large."""
+    """Return the fields of an object that adapters read. Managed fields are large."""
     more, *fields = _KEPT.get(kind, ((),))
-    metadata = {key: value for key, value in item["metadata"].items() if key in (*_KEPT_METADATA, *more)}
+    metadata = {
+        key: value
+        for key, value in item["metadata"].items()
+        if key in (*_KEPT_METADATA, *more)
+    }
     spec, status = item.get("spec") or {}, item.get("status") or {}
     if fields:
-        spec, status = ({key: part[key] for key in kept if key in part} for part, kept in zip((spec, status), fields, strict=True))
+        spec, status = (
+            {key: part[key] for key in kept if key in part}
+            for part, kept in zip((spec, status), fields, strict=True)
+        )
     return {"metadata": metadata, "spec": spec, "status": status}
 
 
-class Objects:
-    """The objects of one cluster; `changes` counts what changed."""
+class CapacityObjects:
+    """The objects of one cluster. `changes` counts modifications."""
 
     def __init__(self) -> None:
         self.changes = 0
         self._kept: dict[str, dict[tuple[str, str], dict[str, Any]]] = {}
 
-    def put(self, kind: str, namespace: str, name: str, item: dict[str, Any] | None) -> bool:
-        """Keep an object, or drop it (None); True if that changed anything."""
+    def put(
+        self, kind: str, namespace: str, name: str, item: dict[str, Any] | None
+    ) -> bool:
+        """Store an object, or drop it if `item` is None.
+
+        Returns True if anything changed.
+        """
         kept = self._kept.setdefault(kind, {})
         if kept.get((namespace, name)) == item:
             return False
@@ -47,21 +60,30 @@ class Objects:
         return True
 
     def of(self, kind: str) -> Iterator[dict[str, Any]]:
-        """Give the objects of a kind by namespace and name."""
+        """Yield the objects of a kind, sorted by namespace and name."""
         kept = self._kept.get(kind, {})
         return (kept[key] for key in sorted(kept))
 
 
 def condition_with(item: Json, kind: str, status: str = "True") -> Json | None:
-    """Give an object's condition of that type if it has that status."""
-    return next((c for c in item["status"].get("conditions") or () if c.get("type") == kind and c.get("status") == status), None)
+    """Return an object's condition of that type if it has that status."""
+    return next(
+        (
+            c
+            for c in item["status"].get("conditions") or ()
+            if c.get("type") == kind and c.get("status") == status
+        ),
+        None,
+    )
 
 
 def is_true(item: Json, kind: str) -> bool:
-    """Whether a condition of an object is True."""
     return condition_with(item, kind) is not None
 
 
 def milliseconds(stamp: str) -> int:
-    """Read a timestamp of Kubernetes in ms since 1970; 0 for none."""
+    """Convert a timestamp of Kubernetes to ms since 1970.
+
+    Returns 0 for an empty one.
+    """
     return int(datetime.fromisoformat(stamp).timestamp() * 1000) if stamp else 0

@@ -1,5 +1,6 @@
-"""The watch over one cluster: list once, follow changes, signal owners what is different.
+"""The watch over one cluster: list once, follow changes, and signal owners.
 
-Nothing here polls objects. While a cluster is quiet its watch costs a few idle connections and one small request every few seconds. What an
-object means to its owner is decided in `observe`.
+Objects are never polled. While nothing changes, the watch of a cluster costs a few idle
+connections and one small request every few seconds. `observe` interprets objects for
+their owners.
 """

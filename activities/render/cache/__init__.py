@@ -1,1 +1,4 @@
-"""A ModelCache on one cluster: the volume claim, and the Job with the program that fills it. Imports `objects` and `inputs` only."""
+"""A ModelCache on one cluster: the volume claim and the Job that fills it.
+
+Imports `objects` and `inputs` only.
+"""

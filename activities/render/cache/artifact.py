@@ -1,6 +1,7 @@
-"""What exactly a ModelCache stages: source, origin and pinned revision, read and checked.
+"""The artifact that a ModelCache stages: source, origin and pinned revision.
 
-Equal content has an equal key, so a volume is named after the key and never holds two revisions.
+Equal content has an equal key. A volume is named after the key and never holds two
+revisions.
 """
 
 from collections.abc import Mapping
@@ -30,7 +31,7 @@ SOURCE_HUGGINGFACE = "HuggingFace"
 SOURCE_OCI = "OCI"
 SOURCE_S3 = "S3"
 SOURCES = (SOURCE_HUGGINGFACE, SOURCE_OCI, SOURCE_S3)
-# As servers outside AWS take it.
+# The default region of S3 servers outside AWS.
 _REGION = "us-east-1"
 
 
@@ -42,7 +43,10 @@ ACCESS_MODES = (SHARED, "ReadWriteOnce")
 
 @dataclass(frozen=True)
 class WantedVolume:
-    """The kind of volume; an empty `storage_class` is the one that the cluster reports."""
+    """The kind of volume.
+
+    An empty `storage_class` means the one that the cluster reports.
+    """
 
     access_mode: str = SHARED
     storage_class: str = ""
@@ -50,7 +54,11 @@ class WantedVolume:
 
 @dataclass(frozen=True)
 class BucketFolder:
-    """A folder of a bucket: `prefix` is empty or ends in `/`. With `path_style` the bucket is behind the host, else in front of it."""
+    """A folder of a bucket.
+
+    `prefix` is empty or ends in `/`. With `path_style` the bucket follows the host in
+    URLs; otherwise it is part of the host name.
+    """
 
     endpoint: str
     region: str
@@ -61,10 +69,12 @@ class BucketFolder:
 
 @dataclass(frozen=True)
 class Artifact:
-    """What exactly is staged. `credential` names a Secret of the cache's namespace, empty without one; `key` its key, empty for all.
+    """The content to stage.
 
-    Of the files of the origin those are staged that match one of `allow`, if there are any, and none of `ignore`. `by_pods`: nothing is
-    staged, each pod has its own: `image` or `nodeLocal`.
+    `credential` names a Secret of the cache's namespace, or is empty. `credential_key`
+    is its key, or empty for all keys. Files are staged if they match one of `allow` (an
+    empty tuple matches all) and none of `ignore`. With `by_pods` nothing is staged, and
+    each pod fetches the content itself: `image` or `nodeLocal`.
     """
 
     source: str
@@ -83,18 +93,26 @@ class Artifact:
 
     @property
     def key(self) -> str:
-        """The artifact key: equal for equal content, in 64 hex digits."""
-        content: dict[str, object] = {"source": self.source, "origin": self.origin, "revision": self.revision}
+        """The artifact key in 64 hex digits. Equal content has equal keys."""
+        content: dict[str, object] = {
+            "source": self.source,
+            "origin": self.origin,
+            "revision": self.revision,
+        }
         if self.allow or self.ignore:
             content["files"] = {"allow": self.allow, "ignore": self.ignore}
         if self.by_pods:
-            # Pods that move from a shared volume to their own, or back, mount something else.
+            # Pods that change between a shared volume and their own volume mount
+            # another volume.
             content["byPods"] = self.by_pods
         return content_hash(content)
 
 
 def read_artifact(cache: CacheInput) -> Artifact:
-    """Read and check what a cache stages. Raises InvalidSpec with all problems."""
+    """Return the validated artifact of a cache.
+
+    Raises InvalidSpec with all problems.
+    """
     findings = Findings()
     check_encodable(cache.spec, "spec", findings)
     spec = Reader(cache.spec, "spec", findings)
@@ -112,16 +130,21 @@ def read_artifact(cache: CacheInput) -> Artifact:
 
 
 def read_volume(spec: Mapping[str, Any]) -> WantedVolume:
-    """Read what kind of volume a cache wants. Raises InvalidSpec with all problems."""
+    """Return the volume that a cache requests. Raises InvalidSpec with all problems."""
     findings = Findings()
     block = Reader(spec, "spec", findings).object("volume")
-    wanted = WantedVolume(block.choice("accessMode", SHARED, ACCESS_MODES), block.text("storageClassName"))
+    wanted = WantedVolume(
+        block.choice("accessMode", SHARED, ACCESS_MODES), block.text("storageClassName")
+    )
     findings.raise_if_any("ModelCache")
     return wanted
 
 
 def by_pods(spec: Mapping[str, Any]) -> str:
-    """Tell how pods get what a cache holds without a volume that is staged: `image`, `nodeLocal`, or empty for not so."""
+    """Return how pods get the content without a staged volume.
+
+    Returns `image`, `nodeLocal`, or "" if the volume is staged.
+    """
     volume = spec.get("volume") or {}
     if volume.get("image") is True and spec.get("source") == SOURCE_OCI:
         return IMAGE
@@ -129,17 +152,16 @@ def by_pods(spec: Mapping[str, Any]) -> str:
 
 
 def can_be_pin(source: str, text: str) -> bool:
-    """Tell whether a text can be what a reference of the source means: a commit of the hub, else a digest."""
+    """Return whether a text can be a pin of the source: a hub commit, else a digest."""
     return is_commit(text) if source == SOURCE_HUGGINGFACE else is_digest(text)
 
 
 def artifact_key(cache: CacheInput) -> str:
-    """Give the key of what a cache stages. Raises InvalidSpec."""
     return read_artifact(cache).key
 
 
 def claim_name(cache: CacheInput) -> str:
-    """Name the volume claim of the artifact. Raises InvalidSpec."""
+    """Return the name of the artifact's volume claim. Raises InvalidSpec."""
     return names.cache_claim_name(cache.namespace, cache.name, artifact_key(cache))
 
 
@@ -147,13 +169,17 @@ def _hugging_face(block: Reader, revision: str) -> Artifact:
     repo = block.text("repo", required=True)
     if repo and not is_repository_id(repo):
         block.findings.problem(
-            block.where, f"repo must be 'owner/name' or 'name' of letters, digits, '.', '_' and '-', without '..', is {repo!r}"
+            block.where,
+            "repo must be 'owner/name' or 'name' of letters, digits, '.', '_' and '-', "
+            f"without '..', is {repo!r}",
         )
     literal = block.text("revision")
     for given in (literal, revision):
         if given and not is_revision(given):
             block.findings.problem(
-                block.where, f"revision must be letters, digits, '.', '_', '-' and '/', without a leading '-' or '..', is {given!r}"
+                block.where,
+                "revision must be letters, digits, '.', '_', '-' and '/', "
+                f"without a leading '-' or '..', is {given!r}",
             )
     secret = block.object("authSecret")
     return Artifact(
@@ -169,11 +195,14 @@ def _hugging_face(block: Reader, revision: str) -> Artifact:
 
 
 def _patterns(block: Reader, name: str) -> tuple[str, ...]:
-    """Read patterns of files. Their order says nothing, so equal sets are equal."""
+    """Return file patterns, sorted because their order is irrelevant."""
     patterns = block.texts(name)
     for pattern in patterns:
         if not is_file_pattern(pattern):
-            block.findings.problem(block.where, f"{name} must hold patterns of files such as 'original/*', holds {pattern!r}")
+            block.findings.problem(
+                block.where,
+                f"{name} must hold patterns of files such as 'original/*', holds {pattern!r}",
+            )
     return tuple(sorted(set(patterns)))
 
 
@@ -182,10 +211,13 @@ def _oci(block: Reader, revision: str) -> Artifact:
     reference = _image(block, image)
     digest = revision or reference.digest
     if digest and not is_digest(digest):
-        block.findings.problem(block.where, f"the digest of the image must be 'sha256:' and 64 hex digits, is {digest!r}")
+        block.findings.problem(
+            block.where,
+            f"the digest of the image must be 'sha256:' and 64 hex digits, is {digest!r}",
+        )
     return Artifact(
         source=SOURCE_OCI,
-        # A tag that moves back to the same content is the same artifact.
+        # If a tag points to the same content again, it is the same artifact.
         origin=reference.name if digest else image,
         revision=digest,
         size_gib=_size(block),
@@ -202,27 +234,48 @@ def _image(block: Reader, image: str) -> ImageReference:
     except ValueError as error:
         if image:
             block.findings.problem(
-                block.where, f"image must be a reference such as 'registry.example/models/qwen:1.0', is {image!r}: {error}"
+                block.where,
+                "image must be a reference such as 'registry.example/models/qwen:1.0', "
+                f"is {image!r}: {error}",
             )
         return ImageReference("", "", "", "")
 
 
 def _s3(block: Reader, revision: str) -> Artifact:
-    endpoint, region = block.text("endpoint"), block.text("region", _REGION if block.has("endpoint") else "", required=True)
-    bucket, prefix = block.text("bucket", required=True), block.text("prefix").rstrip("/")
+    region_default = _REGION if block.has("endpoint") else ""
+    endpoint = block.text("endpoint")
+    region = block.text("region", region_default, required=True)
+    bucket = block.text("bucket", required=True)
+    prefix = block.text("prefix").rstrip("/")
     checks = (
-        ("endpoint", endpoint, is_endpoint, "the address of a server, such as 'https://storage.googleapis.com'"),
+        (
+            "endpoint",
+            endpoint,
+            is_endpoint,
+            "the address of a server, such as 'https://storage.googleapis.com'",
+        ),
         ("region", region, is_region, "a region such as 'eu-central-1'"),
-        ("bucket", bucket, is_bucket, "a bucket of 3 to 63 lower-case letters, digits, '.' and '-'"),
-        ("prefix", prefix, is_prefix, "folders separated by single '/', without '.' and '..'"),
+        (
+            "bucket",
+            bucket,
+            is_bucket,
+            "a bucket of 3 to 63 lower-case letters, digits, '.' and '-'",
+        ),
+        (
+            "prefix",
+            prefix,
+            is_prefix,
+            "folders separated by single '/', without '.' and '..'",
+        ),
         ("digest of the listing", revision, is_digest, "'sha256:' and 64 hex digits"),
     )
     for name, text, is_valid, form in checks:
         if text and not is_valid(text):
             block.findings.problem(block.where, f"{name} must be {form}, is {text!r}")
     secret = block.object("authSecret")
-    endpoint, folder_prefix = endpoint or f"https://s3.{region}.amazonaws.com", f"{prefix}/" if prefix else ""
-    # A certificate for all buckets of a server has none with a dot in its name.
+    endpoint = endpoint or f"https://s3.{region}.amazonaws.com"
+    folder_prefix = f"{prefix}/" if prefix else ""
+    # A wildcard certificate for a server's buckets does not cover names with a dot.
     path_style = block.fields.get("pathStyle") is True or "." in bucket
     return Artifact(
         source=SOURCE_S3,
@@ -238,5 +291,7 @@ def _s3(block: Reader, revision: str) -> Artifact:
 
 def _size(block: Reader) -> int:
     if not block.has("sizeGiB"):
-        block.findings.problem(block.where, "sizeGiB is missing: how large must the volume be?")
+        block.findings.problem(
+            block.where, "sizeGiB is missing: how large must the volume be?"
+        )
     return block.integer("sizeGiB", 1, 1, 100_000)

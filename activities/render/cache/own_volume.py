@@ -1,6 +1,8 @@
-"""A volume of its own for each pod of an engine, on the disk of its node: an init container fills it before the engine starts.
+"""A volume for each pod of an engine on the disk of its node.
 
-It is an ephemeral volume, which Pod Security `baseline` admits, and goes with its pod. What fills it reads copies of Secrets as pods do.
+An init container fills the volume before the engine starts. It is an ephemeral volume,
+which Pod Security `baseline` admits, and it is deleted with its pod. The init container
+reads copies of Secrets like any pod.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,21 +21,30 @@ _PREFIX = f"{CONTAINER}-"
 
 
 def sources(namespace: str, mounts: Mapping[str, CacheMount]) -> Iterator[Reference]:
-    """Name the Secrets and ConfigMaps that pods read to fill their own volumes."""
+    """Yield the Secrets and ConfigMaps that pods read to fill their own volumes."""
     for name, mount in mounts.items():
-        if mount.node_local:
-            cache = _cache(namespace, name, mount.node_local)
-            for copy in (credential_of(read_artifact(cache)), *options_of(cache).copies):
-                if copy.name:
-                    yield Reference(copy.kind, copy.name, (copy.key,) if copy.key else ())
+        if not mount.node_local:
+            continue
+        cache = _cache(namespace, name, mount.node_local)
+        credential = credential_of(read_artifact(cache))
+        for copy in (credential, *options_of(cache).copies):
+            if copy.name:
+                keys = (copy.key,) if copy.key else ()
+                yield Reference(copy.kind, copy.name, keys)
 
 
 def fill_before_start(
-    template: Json, volume: str, cache: tuple[str, str, NodeLocal], copies: Mapping[str, str], settings: RenderSettings
+    template: Json,
+    volume: str,
+    cache: tuple[str, str, NodeLocal],
+    copies: Mapping[str, str],
+    settings: RenderSettings,
 ) -> Json:
-    """Give a pod template that fills its `volume`; `cache` is namespace, name and content, `copies` are as `ReplicaInput.propagated`.
+    """Return a pod template that fills its `volume` before the engine starts.
 
-    It is the first of the init containers: a sidecar among them may wait for the engine.
+    `cache` is the namespace, name and content of the ModelCache. `copies` has the form
+    of `ReplicaInput.propagated`. The container is the first init container, because a
+    sidecar among them may wait for the engine.
     """
     wanted = _cache(*cache)
     artifact, options = read_artifact(wanted), options_of(wanted)
@@ -42,19 +53,27 @@ def fill_before_start(
     def name_of(copy: SourceCopy) -> str:
         return copies.get(f"{copy.kind}/{copy.name}", copy.name)
 
-    container, volumes = Hydrator(artifact, options, settings, name_of, volume, prefix=_PREFIX, as_they_are=True).build()
+    container, volumes = Hydrator(
+        artifact, options, settings, name_of, volume, prefix=_PREFIX, as_they_are=True
+    ).build()
     spec = template["spec"]
-    secrets = [*spec.get("imagePullSecrets", ()), *options.pull_references(name_of), *pull_secrets(settings)]
-    return {
-        **template,
-        "spec": {
-            **spec,
-            "initContainers": [container, *spec.get("initContainers", ())],
-            "volumes": [*spec["volumes"], *volumes],
-            **({"imagePullSecrets": [dict(each) for each in dict.fromkeys(tuple(one.items()) for one in secrets)]} if secrets else {}),
-        },
+    secrets = [
+        *spec.get("imagePullSecrets", ()),
+        *options.pull_references(name_of),
+        *pull_secrets(settings),
+    ]
+    filled = {
+        **spec,
+        "initContainers": [container, *spec.get("initContainers", ())],
+        "volumes": [*spec["volumes"], *volumes],
     }
+    if secrets:
+        unique = dict.fromkeys(tuple(secret.items()) for secret in secrets)
+        filled["imagePullSecrets"] = [dict(secret) for secret in unique]
+    return {**template, "spec": filled}
 
 
 def _cache(namespace: str, name: str, content: NodeLocal) -> CacheInput:
-    return CacheInput(namespace, name, "", 0, "", content.spec, revision=content.revision)
+    return CacheInput(
+        namespace, name, "", 0, "", content.spec, revision=content.revision
+    )

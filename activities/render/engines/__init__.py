@@ -1,4 +1,5 @@
-"""The engines of a replica: the checked spec, pods, device claims, workloads, disaggregation, queueing.
+"""The engines of a replica: the checked spec, pods, device claims, workloads, queueing.
 
-Not here: what sends requests to the pods (`routing`). Imports `objects` and `inputs`.
+Objects that send requests to the pods belong to `routing`. Imports `objects` and
+`inputs`.
 """

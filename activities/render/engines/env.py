@@ -1,7 +1,7 @@
-"""The environment of an engine container: the user's variables, and ours in front of them.
+"""The environment of an engine container: the user's variables and the platform's.
 
-Order matters twice: `$(X)` sees only variables above it, and server-side apply keys the list by name, so that the API server refuses an
-object with a duplicate.
+The order matters twice: `$(X)` refers only to earlier variables, and server-side apply
+keys the list by name, so that the API server rejects duplicates.
 """
 
 import re
@@ -13,7 +13,8 @@ from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
 from activities.render.objects import contract
 
-_NAME = re.compile(r"[ -<>-~]+")  # what Kubernetes allows: printable ASCII without '='
+# Kubernetes allows printable ASCII without '='.
+_NAME = re.compile(r"[ -<>-~]+")
 _REFERENCES = {"secretKeyRef": "Secret", "configMapKeyRef": "ConfigMap"}
 _SOURCES = (*_REFERENCES, "fieldRef")
 
@@ -21,36 +22,55 @@ EnvVar = dict[str, Any]
 
 
 def read_env(container: Reader, *, gang: bool) -> tuple[Mapping[str, Any], ...]:
-    """Check the user's variables and give them as they are, in order."""
+    """Check the user's variables and return them unchanged, in order."""
     findings = container.findings
     entries = container.sequence("env")
-    variables = [Reader(entry, f"{container.where}, env", findings) for entry in entries]
+    variables = [
+        Reader(entry, f"{container.where}, env", findings) for entry in entries
+    ]
     names = [variable.text("name", required=True) for variable in variables]
     for name, times in Counter(names).items():
         if name and times > 1:
-            findings.problem(container.where, f"env {name} is set {times} times: keep one")
+            findings.problem(
+                container.where, f"env {name} is set {times} times: keep one"
+            )
     for name, variable in zip(names, variables, strict=True):
         where = f"{container.where}, env {name}"
         if name and not _NAME.fullmatch(name):
             findings.problem(where, "the name must be printable ASCII without '='")
         if gang and name in contract.LWS_ENV:
-            findings.warn(where, "is overwritten: the LeaderWorkerSet controller sets it in every pod")
-        if name.startswith(contract.MODELPLANE_ENV_PREFIX) and name not in (contract.LEADER_ADDRESS_ENV, contract.RANK_ENV):
-            findings.warn(where, f"names starting with {contract.MODELPLANE_ENV_PREFIX} are reserved and may get a meaning later")
+            findings.warn(
+                where,
+                "is overwritten: the LeaderWorkerSet controller sets it in every pod",
+            )
+        if name.startswith(contract.MODELPLANE_ENV_PREFIX) and name not in (
+            contract.LEADER_ADDRESS_ENV,
+            contract.RANK_ENV,
+        ):
+            findings.warn(
+                where,
+                f"names starting with {contract.MODELPLANE_ENV_PREFIX} are reserved "
+                "and may get a meaning later",
+            )
         _check_source(variable, where, findings)
     return tuple(_without_nulls(variable.fields) for variable in variables)
 
 
 def gang_env() -> list[EnvVar]:
-    """Give the variables about its group for every pod of a gang."""
+    """Return the variables that describe the group to every pod of a gang."""
     return [
         {"name": contract.LEADER_ADDRESS_ENV, "value": "$(LWS_LEADER_ADDRESS)"},
         {"name": contract.RANK_ENV, "value": "$(LWS_WORKER_INDEX)"},
     ]
 
 
-def merge_env(*, before: list[EnvVar], user: list[EnvVar], after: list[EnvVar]) -> list[EnvVar]:
-    """Put ours around the user's; a name that the user sets is the user's."""
+def merge_env(
+    *, before: list[EnvVar], user: list[EnvVar], after: list[EnvVar]
+) -> list[EnvVar]:
+    """Add the platform's variables around the user's.
+
+    If the user sets a variable of the same name, the user's value is used.
+    """
     taken = {variable["name"] for variable in user}
     return [
         *(variable for variable in before if variable["name"] not in taken),
@@ -60,22 +80,28 @@ def merge_env(*, before: list[EnvVar], user: list[EnvVar], after: list[EnvVar]) 
 
 
 def rewritten(variable: Mapping[str, Any], propagated: Mapping[str, str]) -> EnvVar:
-    """Point a variable at the copies on the cluster; `propagated` is that of `ReplicaInput`."""
+    """Point a variable at the copies on the cluster, as in `ReplicaInput.propagated`."""
     source = variable.get("valueFrom")
     if not source:
         return dict(variable)
-    pointed = {
-        field: {**reference, "name": propagated.get(f"{_REFERENCES[field]}/{reference['name']}", reference["name"])}
-        if field in _REFERENCES
-        else dict(reference)
-        for field, reference in source.items()
-    }
+    pointed = {}
+    for field, reference in source.items():
+        pointed[field] = dict(reference)
+        if field in _REFERENCES:
+            original = reference["name"]
+            path = f"{_REFERENCES[field]}/{original}"
+            pointed[field]["name"] = propagated.get(path, original)
     return {**variable, "valueFrom": pointed}
 
 
 def _without_nulls(value: Mapping[str, Any]) -> EnvVar:
-    # A field with null is a field that is not set; an API server would refuse some of them.
-    return {name: _without_nulls(inner) if isinstance(inner, Mapping) else inner for name, inner in value.items() if inner is not None}
+    # A null field means an unset field, but an API server would reject some null
+    # fields.
+    return {
+        name: _without_nulls(inner) if isinstance(inner, Mapping) else inner
+        for name, inner in value.items()
+        if inner is not None
+    }
 
 
 def _check_source(variable: Reader, where: str, findings: Findings) -> None:
@@ -87,7 +113,11 @@ def _check_source(variable: Reader, where: str, findings: Findings) -> None:
     source = variable.object("valueFrom")
     given = [field for field in source.fields if source.has(field)]
     if len(given) != 1 or given[0] not in _SOURCES:
-        findings.problem(where, f"valueFrom must have exactly one of {', '.join(_SOURCES)}; has {', '.join(given) or 'none'}")
+        findings.problem(
+            where,
+            f"valueFrom must have exactly one of {', '.join(_SOURCES)}; "
+            f"has {', '.join(given) or 'none'}",
+        )
         return
     reference = Reader(source.fields[given[0]], f"{where}, {given[0]}", findings)
     if given[0] == "fieldRef":

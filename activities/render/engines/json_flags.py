@@ -1,18 +1,24 @@
-"""Read the value of a flag that is JSON, such as the configuration of a KV connector.
+"""Read the JSON value of a flag, such as the configuration of a KV connector.
 
-The user writes it, so it is read with a bound: brackets within brackets would otherwise take the stack of whoever reads or shows them.
+Users write it, so the number of brackets is limited: deep nesting would exhaust the
+stack of code that parses or prints it.
 """
 
 import json
 from collections.abc import Mapping
 from typing import Any
 
-# No configuration of an engine opens as many; so deep a nesting is still read, compared and shown within Python's own limit.
+# More than any engine configuration contains. Nesting of this depth is still within
+# Python's recursion limit.
 _BRACKETS_MAX = 200
 
 
 def read_json_object(text: str) -> Mapping[str, Any] | None:
-    """Give the object that a text is; None for one that cannot be read here: a file, a variable, or what a shell puts there."""
+    """Return the object that a text contains.
+
+    Returns None for a text that cannot be read, such as a file name, a variable or a
+    shell substitution.
+    """
     if text.count("[") + text.count("{") > _BRACKETS_MAX:
         return None
     try:

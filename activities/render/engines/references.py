@@ -1,4 +1,7 @@
-"""Which Secrets and ConfigMaps the pods of a replica name; `objects/propagation.py` decides which of them are copied."""
+"""Find the Secrets and ConfigMaps that the pods of a replica reference.
+
+`objects/propagation.py` decides which of them are copied.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -10,15 +13,31 @@ from api_types.messages.cluster_work import CacheMount
 _FIELDS = {"secretKeyRef": SECRET, "configMapKeyRef": CONFIG_MAP}
 
 
-def references(spec: ReplicaSpec, mounts: Iterable[CacheMount] = (), others: Iterable[Reference] = ()) -> tuple[Reference, ...]:
-    """Give what the pods of a replica name, each once with all its keys, by kind and name; with `mounts`, and `others`, also for caches."""
+def references(
+    spec: ReplicaSpec,
+    mounts: Iterable[CacheMount] = (),
+    others: Iterable[Reference] = (),
+) -> tuple[Reference, ...]:
+    """Return the references of a replica's pods, merged and sorted by kind and name.
+
+    Each has all its keys. `mounts` adds pull secrets of caches, and `others` further
+    references.
+    """
     merged: dict[str, Reference] = {}
-    pulling = [Reference(SECRET, mount.pull_secret) for mount in mounts if mount.pull_secret]
+    pulling = [
+        Reference(SECRET, mount.pull_secret) for mount in mounts if mount.pull_secret
+    ]
     for reference in (*_all_references(spec), *pulling, *others):
         known = merged.get(str(reference), reference)
-        # No keys means everything: it absorbs any list of keys.
-        keys = tuple(sorted({*known.keys, *reference.keys})) if known.keys and reference.keys else ()
-        merged[str(reference)] = Reference(reference.kind, reference.name, keys, known.optional and reference.optional)
+        # No keys means all keys, which includes any list of keys.
+        keys = (
+            tuple(sorted({*known.keys, *reference.keys}))
+            if known.keys and reference.keys
+            else ()
+        )
+        merged[str(reference)] = Reference(
+            reference.kind, reference.name, keys, known.optional and reference.optional
+        )
     return tuple(merged[key] for key in sorted(merged))
 
 
@@ -33,4 +52,9 @@ def _all_references(spec: ReplicaSpec) -> Iterator[Reference]:
 def _variable_references(variable: Mapping[str, Any]) -> Iterator[Reference]:
     for field, source in (variable.get("valueFrom") or {}).items():
         if field in _FIELDS:
-            yield Reference(_FIELDS[field], source["name"], (source["key"],), bool(source.get("optional")))
+            yield Reference(
+                _FIELDS[field],
+                source["name"],
+                (source["key"],),
+                bool(source.get("optional")),
+            )

@@ -1,8 +1,10 @@
-"""A ModelReplica as rendering needs it: engines, members, containers, in typed and checked form."""
+"""The typed and checked form of a ModelReplica spec that rendering uses."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from api_types.engines.profiles import CUSTOM_PROFILE, EngineProfile
 
 UNIFIED = "Unified"
 PREFILL_DECODE = "PrefillDecode"
@@ -14,8 +16,12 @@ WORKER = "Worker"
 
 
 @dataclass(frozen=True)
-class DeviceRequest:
-    """Devices of one kind for each pod: by DRA (`device_class`, CEL texts) or from a device plugin (`resource_name`)."""
+class DeviceRequestSpec:
+    """Devices of one kind for each pod.
+
+    They are claimed by DRA (`device_class`, CEL texts) or come from a device plugin
+    (`resource_name`). Slots have neither, and only the scheduler counts them.
+    """
 
     name: str
     count: int
@@ -25,8 +31,8 @@ class DeviceRequest:
 
 
 @dataclass(frozen=True)
-class Liveness:
-    """How often a loaded engine is asked, and how many missing answers in a row end it."""
+class LivenessSpec:
+    """The interval of liveness probes, and the number of failures that end an engine."""
 
     period_seconds: int
     timeout_seconds: int
@@ -34,16 +40,23 @@ class Liveness:
 
 
 @dataclass(frozen=True)
-class Probes:
-    """The probes that a member asks for. `startup_seconds` 0: from a setting, or from the size of the model."""
+class ProbesSpec:
+    """The probes that a member requests.
+
+    If `startup_seconds` is 0, the time limit is that of a setting, or depends on the
+    size of the model.
+    """
 
     startup_seconds: int = 0
-    liveness: Liveness | None = None
+    liveness: LivenessSpec | None = None
 
 
 @dataclass(frozen=True)
-class Member:
-    """One role of an engine: what its pods run and where. `nodes` counts the pods of a Worker per copy."""
+class MemberSpec:
+    """One role of an engine. `nodes` is the number of Worker pods per copy.
+
+    `follower_serves` means that requests reach the pods of a Worker too.
+    """
 
     role: str
     pool: str
@@ -55,23 +68,39 @@ class Member:
     pull_secrets: tuple[str, ...]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    requests: tuple[DeviceRequest, ...]
-    probes: Probes | None = None
+    requests: tuple[DeviceRequestSpec, ...]
+    probes: ProbesSpec | None = None
+    follower_serves: bool = False
 
     @property
-    def claims(self) -> tuple[DeviceRequest, ...]:
+    def claims(self) -> tuple[DeviceRequestSpec, ...]:
         """The requests that go through a ResourceClaim."""
         return tuple(request for request in self.requests if request.device_class)
 
     @property
+    def variables(self) -> Mapping[str, str | None]:
+        """The environment; None is a value from another object."""
+        return {
+            str(variable["name"]): None
+            if variable.get("valueFrom")
+            else str(variable.get("value") or "")
+            for variable in self.env
+            if "name" in variable
+        }
+
+    @property
     def serves(self) -> bool:
-        """Whether requests reach this member's pods."""
-        return self.role != WORKER
+        """True if requests reach this member's pods."""
+        return self.role != WORKER or self.follower_serves
 
 
 @dataclass(frozen=True)
-class Drain:
-    """How pods stop: first they go on for `pre_stop_seconds`, at `grace_seconds` they are killed (0: the sleep and the platform's time)."""
+class DrainSpec:
+    """How pods stop.
+
+    They continue to serve for `pre_stop_seconds` and are killed after `grace_seconds`.
+    0 means the sleep plus the platform's default.
+    """
 
     pre_stop_seconds: int = 0
     grace_seconds: int = 0
@@ -79,7 +108,10 @@ class Drain:
 
 @dataclass(frozen=True)
 class Domain:
-    """Nodes that share the value of a label, in one of which all pods of a copy are to be. `topology_name` is for KAI."""
+    """Nodes with the same value of a label.
+
+    All pods of a copy run in one such domain. `topology_name` is for KAI.
+    """
 
     node_label: str
     mode: str
@@ -88,32 +120,39 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class DeviceConstraint:
-    """An attribute in which the devices of some requests of a pod agree; of all its requests if none is named."""
+class DeviceConstraintSpec:
+    """An attribute that must be equal for the devices of some requests of a pod.
+
+    Empty `requests` means all requests.
+    """
 
     attribute: str
     requests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
-class ComputeDomain:
-    """GPU memory that the nodes of an engine share. `channels`: `Single` or `All`."""
+class ComputeDomainSpec:
+    """GPU memory that the nodes of an engine share. `channels` is `Single` or `All`."""
 
     channels: str
 
 
 @dataclass(frozen=True)
-class Topology:
-    """How close together the pods of a copy and the devices of a pod are."""
+class TopologySpec:
+    """The placement of the pods of a copy and the devices of a pod."""
 
     domain: Domain | None = None
-    constraints: tuple[DeviceConstraint, ...] = ()
-    compute_domain: ComputeDomain | None = None
+    constraints: tuple[DeviceConstraintSpec, ...] = ()
+    compute_domain: ComputeDomainSpec | None = None
 
 
 @dataclass(frozen=True)
-class Adapter:
-    """A LoRA adapter and the name of its ModelCache. `vllm`: the flags of vLLM that load it are added; `model_names`: its public names."""
+class AdapterSpec:
+    """A LoRA adapter and the name of its ModelCache.
+
+    With `vllm` the flags of vLLM that load the adapter are added. `model_names` are its
+    public names.
+    """
 
     name: str
     cache: str
@@ -122,8 +161,11 @@ class Adapter:
 
 
 @dataclass(frozen=True)
-class FlowControl:
-    """How requests wait in the endpoint picker; 0 is no limit, or the picker's own."""
+class FlowControlSpec:
+    """How requests wait in the endpoint picker.
+
+    0 means no limit, or the picker's default.
+    """
 
     max_requests: int = 0
     queue_seconds: int = 0
@@ -131,7 +173,10 @@ class FlowControl:
 
 @dataclass(frozen=True)
 class PreciseCache:
-    """Where the endpoint picker learns what pods have cached: the name of the model, its tokenizer, and the port of the events."""
+    """How the endpoint picker learns which prefixes pods have cached.
+
+    `model` and `tokenizer_url` locate the tokenizer; `port` is the port of the events.
+    """
 
     model: str
     tokenizer_url: str
@@ -139,60 +184,71 @@ class PreciseCache:
 
 
 @dataclass(frozen=True)
-class Engine:
-    """One serving unit: a Standalone member, or a Leader with its Workers."""
+class EngineSpec:
+    """One serving unit: a Standalone member, or a Leader with its Workers.
+
+    `ranks` is the number of ports of each serving pod.
+    """
 
     name: str
     copies: int
     phase: str
-    members: tuple[Member, ...]
-    drain: Drain = Drain()
-    topology: Topology = Topology()
-    adapters: tuple[Adapter, ...] = ()
+    members: tuple[MemberSpec, ...]
+    drain: DrainSpec = DrainSpec()
+    topology: TopologySpec = TopologySpec()
+    adapters: tuple[AdapterSpec, ...] = ()
     ranks: int = 1
+    profile: EngineProfile = CUSTOM_PROFILE
 
     @property
     def gang(self) -> bool:
-        """Whether a copy is a group of pods."""
+        """True if a copy is a group of pods."""
         return len(self.members) > 1
 
     @property
-    def server(self) -> Member:
-        """The member that requests reach."""
-        return next(member for member in self.members if member.serves)
+    def server(self) -> MemberSpec:
+        """The member whose program defines the engine: the Standalone or the Leader."""
+        return next(member for member in self.members if member.role != WORKER)
 
     @property
     def size(self) -> int:
-        """Pods per copy."""
+        """The number of pods per copy."""
         return sum(member.nodes for member in self.members)
 
 
 @dataclass(frozen=True)
 class ReplicaSpec:
-    """The checked spec. `cache` is the name of the ModelCache, empty without one; `min_available`: what evictions leave of each engine."""
+    """The checked spec.
+
+    `cache` is the name of the ModelCache, or empty. `min_available` is the number or
+    percentage of the copies of each engine that evictions leave.
+    """
 
     mode: str
     cache: str
-    engines: tuple[Engine, ...]
+    engines: tuple[EngineSpec, ...]
     min_available: int | str = 0
-    flow_control: FlowControl | None = None
+    flow_control: FlowControlSpec | None = None
     precise_cache: PreciseCache | None = None
 
     @property
     def disaggregated(self) -> bool:
-        """Whether prefill and decode are separate engines."""
+        """True if prefill and decode are separate engines."""
         return self.mode == PREFILL_DECODE
 
-    def phase(self, phase: str) -> Engine:
-        """Give the one engine of a phase."""
+    def phase(self, phase: str) -> EngineSpec:
+        """Return the only engine of a phase."""
         return next(engine for engine in self.engines if engine.phase == phase)
 
     @property
-    def in_apply_order(self) -> tuple[Engine, ...]:
-        """The engines in the order of apply; teardown runs in reverse and so deletes decode before prefill."""
+    def in_apply_order(self) -> tuple[EngineSpec, ...]:
+        """The engines in the order of apply.
+
+        Teardown runs in reverse order, and so deletes decode before prefill.
+        """
         return tuple(sorted(self.engines, key=lambda engine: engine.phase == DECODE))
 
     @property
-    def picker_engine(self) -> Engine:
-        """The engine whose flags shape the picker: decode, or the first one."""
+    def picker_engine(self) -> EngineSpec:
+        """The engine whose flags configure the picker: decode, or the first one."""
         return self.phase(DECODE) if self.disaggregated else self.engines[0]

@@ -1,11 +1,14 @@
-"""Tracing of the containers that we add: off unless the operator turns it on. Tracing of engines is up to the user."""
+"""Tracing of the containers that Modelplane adds, off by default.
+
+Users configure the tracing of their engines.
+"""
 
 from activities.render.inputs.settings import RenderSettings
 from activities.render.objects.manifest import Json
 
 
 def environment(settings: RenderSettings, service: str) -> list[Json]:
-    """Give the OpenTelemetry variables of one container."""
+    """Return the OpenTelemetry variables of one container."""
     return [
         {"name": "OTEL_SERVICE_NAME", "value": service},
         {"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": settings.tracing_endpoint},
@@ -16,9 +19,15 @@ def environment(settings: RenderSettings, service: str) -> list[Json]:
 
 
 def pod_attributes() -> list[Json]:
-    """Give the variables for pod and node on each span; `NAMESPACE` and `POD_NAME` must be defined before them."""
+    """Return the variables that put the pod and node on each span.
+
+    `NAMESPACE` and `POD_NAME` must be defined before them.
+    """
     node = "OTEL_RESOURCE_ATTRIBUTES_NODE_NAME"
-    attributes = f"k8s.namespace.name=$(NAMESPACE),k8s.node.name=$({node}),k8s.pod.name=$(POD_NAME)"
+    attributes = (
+        f"k8s.namespace.name=$(NAMESPACE),k8s.node.name=$({node}),"
+        "k8s.pod.name=$(POD_NAME)"
+    )
     return [
         {"name": node, "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         {"name": "OTEL_RESOURCE_ATTRIBUTES", "value": attributes},

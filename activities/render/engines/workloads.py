@@ -1,23 +1,28 @@
-"""Engine workloads: a Deployment for one pod per copy, a LeaderWorkerSet for a group of pods per copy.
+"""Engine workloads: a Deployment for single pods, a LeaderWorkerSet for groups.
 
-Defaults that decide about GPUs are written out, so that a newer controller cannot choose otherwise.
+Defaults that affect GPUs are written explicitly, so that a newer controller cannot
+change them.
 """
 
 from activities.render.objects.manifest import Json
 from api_types import labels
 from api_types.pins import apiversions
 
-# Weights take a while to load. A passed deadline is a warning, not a failure.
+# Loading weights takes long. Exceeding the deadline is a warning, not a failure.
 _PROGRESS_DEADLINE_SECONDS = 7200
 _REVISION_HISTORY_LIMIT = 2
 
 
 def deployment(metadata: Json, copies: int, template: Json) -> Json:
-    """Give the Deployment of a Standalone engine.
+    """Return the Deployment of a Standalone engine.
 
-    No copy is ever added before one is gone: a surge pod needs a GPU node that is not reserved, and would stay Pending.
+    A copy is only added after another is gone: a surge pod would need an additional GPU
+    node that is not reserved, and would stay Pending.
     """
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
+    rolling = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }
     return {
         "apiVersion": apiversions.APPS,
         "kind": "Deployment",
@@ -33,11 +38,16 @@ def deployment(metadata: Json, copies: int, template: Json) -> Json:
     }
 
 
-def leader_worker_set(metadata: Json, copies: int, size: int, leader: Json, worker: Json) -> Json:
-    """Give the LeaderWorkerSet of a gang; `size` counts the pods of one group, leader included.
+def leader_worker_set(
+    metadata: Json, copies: int, size: int, leader: Json, worker: Json
+) -> Json:
+    """Return the LeaderWorkerSet of a gang.
 
-    A lost rank rebuilds its whole group, since a lone one cannot rejoin a collective. Followers start with the leader pod, not with its
-    readiness: most leaders become ready only when all ranks have joined.
+    `size` is the number of pods of a group, including its leader.
+
+    If a rank is lost, the whole group is recreated, because a single rank cannot rejoin
+    a collective. Followers start with the leader pod, not with its readiness: most
+    leaders become ready only when all ranks have joined.
     """
     return {
         "apiVersion": apiversions.LEADER_WORKER_SET,
@@ -48,7 +58,11 @@ def leader_worker_set(metadata: Json, copies: int, size: int, leader: Json, work
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"partition": 0, "maxUnavailable": 1, "maxSurge": 0},
+                "rollingUpdateConfiguration": {
+                    "partition": 0,
+                    "maxUnavailable": 1,
+                    "maxSurge": 0,
+                },
             },
             "networkConfig": {"subdomainPolicy": "Shared"},
             "leaderWorkerTemplate": {

@@ -1,1 +1,1 @@
-"""What is installed on the control cluster: the definitions of the Gateway API, Traefik, the Gateway that all services share, MetalLB."""
+"""The control cluster's gateway: Gateway API definitions, Traefik, Gateway, MetalLB."""

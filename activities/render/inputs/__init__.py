@@ -1,4 +1,5 @@
-"""What rendering reads: replica, cache, cluster and settings by value, and the readers that check untrusted specs.
+"""The inputs of rendering, and the readers that check untrusted specs.
 
-The lowest package of `render`: it knows no Kubernetes object.
+Replica, cache, cluster and settings are passed by value. This is the lowest package of
+`render` and knows no Kubernetes object.
 """

@@ -1,6 +1,7 @@
-"""What rendering knows of the cluster, the replica and the cache.
+"""The facts about the cluster, the replica and the cache that rendering uses.
 
-Everything is passed by value: a renderer that read a cluster could give two answers to one question.
+All facts are passed by value. If a renderer read a cluster, one input could have two
+results.
 """
 
 import re
@@ -12,17 +13,26 @@ from pydantic import ValidationError
 
 from api_types.messages.cluster_work import CacheMount, ClusterFacts
 from api_types.pins import apiversions
+from api_types.pins.features import Feature
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _ROUTINGS = ("pool", "service")
 _SCHEDULERS = ("none", "kai", "kueue")
 _MESHES = ("none", "istio", "gke")
-# The facts of a provisioned cluster with the whole serving stack, for a cluster without a connection.
-_ASSUMED = {"kubernetes_version": "1.35", "dra_version": apiversions.DRA_VERSIONS[0], "apis": sorted(apiversions.STACK)}
+# Facts of a provisioned cluster with the whole serving stack. They are used to render
+# without a connection.
+_ASSUMED = {
+    "kubernetes_version": "1.35",
+    "dra_version": apiversions.DRA_VERSIONS[0],
+    "apis": sorted(apiversions.STACK),
+}
 
 
 class InvalidFacts(ValueError):
-    """The facts of a cluster are none that rendering supports; `problems` holds all of them."""
+    """The facts of a cluster are not supported by rendering.
+
+    `problems` lists the reasons.
+    """
 
     def __init__(self, cluster: str, problems: tuple[str, ...]) -> None:
         self.problems = problems
@@ -31,10 +41,11 @@ class InvalidFacts(ValueError):
 
 @dataclass(frozen=True)
 class ClusterInput:
-    """One inference cluster as rendering sees it.
+    """The facts of one inference cluster.
 
-    `cache_claims` maps `<namespace>/<cache>`, or a bare `<cache>`, to the volume claim that is ready here. `queues` holds the names of the
-    in-cluster scheduler's queues, None while they are unknown.
+    `cache_claims` maps `<namespace>/<cache>`, or a bare `<cache>`, to the cache's ready
+    volume claim on the cluster. `queues` contains the names of the in-cluster
+    scheduler's queues, or is None while they are unknown.
     """
 
     name: str
@@ -44,46 +55,68 @@ class ClusterInput:
 
     def __post_init__(self) -> None:
         facts = self.facts
-        problems = [
-            f"{name} is {value!r}, must be one of {', '.join(repr(choice) for choice in choices)}"
-            for name, value, choices in (
-                ("draVersion", facts.dra_version, (*apiversions.DRA_VERSIONS, "")),
-                ("routing", facts.routing, _ROUTINGS),
-                ("schedulerType", facts.scheduler_type, _SCHEDULERS),
-                ("meshProvider", facts.mesh_provider, _MESHES),
-            )
-            if value not in choices
-        ]
+        checks = (
+            ("draVersion", facts.dra_version, (*apiversions.DRA_VERSIONS, "")),
+            ("routing", facts.routing, _ROUTINGS),
+            ("schedulerType", facts.scheduler_type, _SCHEDULERS),
+            ("meshProvider", facts.mesh_provider, _MESHES),
+        )
+        problems = []
+        for name, value, choices in checks:
+            if value not in choices:
+                allowed = ", ".join(map(repr, choices))
+                problems.append(f"{name} is {value!r}, must be one of {allowed}")
         if not _VERSION.match(facts.kubernetes_version):
-            problems.append(f"kubernetesVersion is {facts.kubernetes_version!r}, must look like '1.35'")
+            problems.append(
+                f"kubernetesVersion is {facts.kubernetes_version!r}, must look like '1.35'"
+            )
         if problems:
             raise InvalidFacts(self.name, tuple(problems))
 
     @classmethod
-    def assumed(cls, name: str, cache_claims: Mapping[str, str] | None = None, **known: Any) -> "ClusterInput":
-        """Give a cluster without a connection: what is not `known` of its facts is as on a provisioned one."""
+    def assumed(
+        cls, name: str, cache_claims: Mapping[str, str] | None = None, **known: Any
+    ) -> "ClusterInput":
+        """Return a cluster without a connection.
+
+        Facts that are not in `known` are those of a provisioned cluster.
+        """
         try:
             facts = ClusterFacts(**{**_ASSUMED, **known})
         except ValidationError as error:
-            problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_input=False, include_url=False)]
+            problems = [
+                f"{'.'.join(map(str, one['loc']))}: {one['msg']}"
+                for one in error.errors(include_input=False, include_url=False)
+            ]
             raise InvalidFacts(name, tuple(problems)) from None
         return cls(name, facts, cache_claims or {})
 
+    def lacks(self, feature: Feature) -> bool:
+        """Return whether the cluster certainly lacks what a feature needs."""
+        facts = self.facts
+        return feature.key in facts.missing_features or not any(
+            version in facts.apis for version in feature.api_versions
+        )
+
     def at_least(self, major: int, minor: int) -> bool:
-        """Tell whether the cluster runs this Kubernetes release or a newer one."""
+        """Return whether the cluster runs this Kubernetes release or a newer one."""
         found = _VERSION.match(self.facts.kubernetes_version)
         return found is not None and (int(found[1]), int(found[2])) >= (major, minor)
 
 
 @dataclass(frozen=True)
 class ReplicaInput:
-    """One ModelReplica to render: identity, wire-form spec, and what others resolved for it.
+    """One ModelReplica to render: identity, spec, and resolved inputs.
 
-    `spec` is the ModelReplica spec in camelCase. `cache_claim` is the claim of the cache that is ready on the cluster, of `cache_gib` GiB;
-    empty and 0 while unknown; `adapter_claims` has those of LoRA adapters by cache, and `mounts`, by cache too, how claims are mounted
-    where that is not as usual. `propagated` maps `Secret/<name>` or `ConfigMap/<name>`
-    to the name of its copy on the cluster, `propagated_hash` is a keyed hash over the copied data. `picker_flags` are extra flags of the
-    endpoint picker.
+    - `spec`: the ModelReplica spec in camelCase.
+    - `cache_claim`: the ready claim of the cache on the cluster, with `cache_gib` GiB.
+      They are empty and 0 while they are unknown.
+    - `adapter_claims`: the claims of LoRA adapters, by cache.
+    - `mounts`: the caches that are not mounted as one claim for all nodes, by cache.
+    - `propagated`: maps `Secret/<name>` or `ConfigMap/<name>` to the name of its copy
+      on the cluster.
+    - `propagated_hash`: a keyed hash of the copied data.
+    - `picker_flags`: extra flags of the endpoint picker.
     """
 
     namespace: str
@@ -105,12 +138,15 @@ class ReplicaInput:
 
 @dataclass(frozen=True)
 class CacheInput:
-    """One ModelCache on one cluster: identity, wire-form spec, and the state of its staging.
+    """One ModelCache on one cluster: identity, spec, and the state of its staging.
 
-    `revision` is the resolved commit or digest; empty means the literal one of the spec. `ready`: the artifact is staged here, so that only
-    its volume is wanted. `credential_missing`: the named Secret, or its key, does not exist yet, so that staging has to wait.
-    `volume_class`, `volume_access` and `volume_size` (a quantity) are those of the existing volume, where they cannot follow the spec, else
-    empty.
+    - `revision`: the resolved commit or digest; empty means the literal revision of the
+      spec.
+    - `ready`: the artifact is staged on the cluster, so only its volume is rendered.
+    - `credential_missing`: the named Secret or its key does not exist yet, so staging
+      must wait.
+    - `volume_class`, `volume_access`, `volume_size` (a quantity): the values of an
+      existing volume that cannot be changed to those of the spec, else empty.
     """
 
     namespace: str

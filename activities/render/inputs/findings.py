@@ -1,18 +1,22 @@
-"""Collect all problems before raising.
+"""Collect all problems of an input before raising an error.
 
-A user should not fix one error only to get the next: readers add every problem here, and one error names them all.
+A user should not fix one problem only to get the next: readers add every problem here,
+and one error lists all of them.
 """
 
 from dataclasses import dataclass, field
 
 from api_types.payloads.limits import shortened
 
-# Findings quote values, and become conditions.
+# Findings quote values and become conditions, so their length is limited.
 _BYTES_MAX = 2048
 
 
 class NotRenderable(ValueError):
-    """A replica or cache that cannot be put on this cluster. `reason` is the reason of `ModelAccepted`=False."""
+    """A replica or cache that cannot be rendered for this cluster.
+
+    `reason` is the reason of the condition `ModelAccepted`=False.
+    """
 
     reason = ""
 
@@ -28,13 +32,13 @@ class InvalidSpec(NotRenderable):
 
 
 class DRAUnavailable(NotRenderable):
-    """The cluster serves no version of `resource.k8s.io`, and the replica claims devices."""
+    """The replica claims devices, but the cluster does not serve `resource.k8s.io`."""
 
     reason = "DRAUnavailable"
 
 
 class RoutingUnsupported(NotRenderable):
-    """The cluster's routing surface cannot carry this serving mode."""
+    """The cluster's routing does not support this serving mode."""
 
     reason = "RoutingUnsupported"
 
@@ -52,7 +56,7 @@ class ImageVolumesUnsupported(NotRenderable):
 
 
 class TopologyUnsupported(NotRenderable):
-    """The cluster cannot keep pods together as the replica asks."""
+    """The cluster does not support the placement that the replica requests."""
 
     reason = "TopologyUnsupported"
 
@@ -65,11 +69,11 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
 
     def problem(self, where: str, text: str) -> None:
-        """Add what makes the input impossible to render."""
+        """Add a problem that makes rendering impossible."""
         _once(self.problems, where, text)
 
     def warn(self, where: str, text: str) -> None:
-        """Add what will be rendered but is probably not intended."""
+        """Add a warning about something that is rendered but is probably not intended."""
         _once(self.warnings, where, text)
 
     def raise_if_any(self, subject: str) -> None:

@@ -1,7 +1,8 @@
-"""Take values out of wire-form specs without trusting them.
+"""Read values of camelCase specs without trusting them.
 
-A spec may have been stored before a check existed. Each reader notes a bad value with object, field and what to do, and then gives a value
-of the right type, so that reading goes on to the next problem.
+A spec may have been stored before a check existed. Each reader reports a bad value with
+its object, its field and a remedy. It then returns a value of the right type, so that
+reading continues and finds the next problem.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,49 +23,58 @@ class Reader:
         self.fields: Mapping[str, Any] = value
 
     def text(self, name: str, default: str = "", *, required: bool = False) -> str:
-        """Give a text; a missing or empty required one is a problem."""
+        """Return a string, and report a missing or empty one that is required."""
         value = self.fields.get(name)
         if value is None:
             value = default
         if not isinstance(value, str):
-            self.findings.problem(self.where, f"{name} must be a text, is {value!r}")
+            self.findings.problem(self.where, f"{name} must be a string, is {value!r}")
             return default
         if required and not value:
             self.findings.problem(self.where, f"{name} is missing")
         return value
 
     def integer(self, name: str, default: int, low: int, high: int) -> int:
-        """Give a whole number within the bounds; JSON may have it as 2.0."""
+        """Return a whole number within the bounds. JSON may contain it as 2.0."""
         value = self.fields.get(name)
         if value is None:
             return default
-        if isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and value.is_integer())):
-            self.findings.problem(self.where, f"{name} must be a whole number, is {value!r}")
+        if isinstance(value, bool) or not (
+            isinstance(value, int) or (isinstance(value, float) and value.is_integer())
+        ):
+            self.findings.problem(
+                self.where, f"{name} must be a whole number, is {value!r}"
+            )
             return default
         if not low <= value <= high:
-            self.findings.problem(self.where, f"{name} must be between {low} and {high}, is {int(value)}")
+            self.findings.problem(
+                self.where, f"{name} must be between {low} and {high}, is {int(value)}"
+            )
         return int(value)
 
     def choice(self, name: str, default: str, choices: Sequence[str]) -> str:
-        """Give one of the choices."""
         value = self.fields.get(name)
         if value is None:
             return default
         if value not in choices:
-            self.findings.problem(self.where, f"{name} must be one of {', '.join(choices)}, is {value!r}")
+            self.findings.problem(
+                self.where, f"{name} must be one of {', '.join(choices)}, is {value!r}"
+            )
             return default
         return str(value)
 
     def texts(self, name: str) -> tuple[str, ...]:
-        """Give a list of texts, byte for byte."""
+        """Return a list of strings, byte for byte."""
         values = self.sequence(name)
         for value in values:
             if not isinstance(value, str):
-                self.findings.problem(self.where, f"{name} must hold texts only, holds {value!r}")
+                self.findings.problem(
+                    self.where, f"{name} must contain only strings, contains {value!r}"
+                )
         return tuple(value for value in values if isinstance(value, str))
 
     def sequence(self, name: str) -> tuple[Any, ...]:
-        """Give a list; absent counts as empty."""
+        """Return a list. An absent one is empty."""
         value = self.fields.get(name)
         if value is None:
             return ()
@@ -74,24 +84,34 @@ class Reader:
         return tuple(value)
 
     def object(self, name: str) -> "Reader":
-        """Read a nested object; absent counts as empty."""
+        """Return a reader of a nested object. An absent one is empty."""
         value = self.fields.get(name)
-        return Reader({} if value is None else value, f"{self.where}, {name}" if self.where else name, self.findings)
+        return Reader(
+            {} if value is None else value,
+            f"{self.where}, {name}" if self.where else name,
+            self.findings,
+        )
 
     def has(self, name: str) -> bool:
-        """Tell whether the field was set to anything at all."""
+        """Return whether the field has a value other than null."""
         return self.fields.get(name) is not None
 
 
 def check_encodable(value: Any, where: str, findings: Findings) -> None:
-    """Report every text of a tree with a lone surrogate: JSON may contain it, but it can be neither hashed nor sent to an API server."""
+    """Report every string of a tree that contains a lone surrogate.
+
+    JSON may contain it, but it can be neither hashed nor sent to an API server.
+    """
     if isinstance(value, Mapping):
         for name, inner in value.items():
             check_encodable(name, where, findings)
             check_encodable(inner, f"{where}.{name}", findings)
     elif isinstance(value, str):
         if any("\ud800" <= character <= "\udfff" for character in value):
-            findings.problem(where.encode(errors="replace").decode(), f"{value!r} is not valid Unicode")
+            findings.problem(
+                where.encode(errors="replace").decode(),
+                f"{value!r} is not valid Unicode",
+            )
     elif isinstance(value, Sequence):
         for position, inner in enumerate(value):
             check_encodable(inner, f"{where}[{position}]", findings)

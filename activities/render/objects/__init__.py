@@ -1,4 +1,6 @@
-"""What all rendered objects share: names that users rely on, labels, ownership, hashes, copies of Secrets, the order of teardown.
+"""Code that all rendered objects share.
 
-Not here: what a kind of object contains (`engines`, `routing`, `cache`). Imports `inputs`.
+It covers names that users rely on, labels, ownership, hashes, copies of Secrets, and
+the order of teardown. The content of each kind of object belongs to `engines`,
+`routing` and `cache`. Imports `inputs`.
 """

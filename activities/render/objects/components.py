@@ -1,4 +1,4 @@
-"""The values of the label `app.kubernetes.io/component`: what an object of ours is for."""
+"""The values of the label `app.kubernetes.io/component`: the purpose of an object."""
 
 ENGINE = "engine"
 DEVICE_CLAIM = "device-claim"

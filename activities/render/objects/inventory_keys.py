@@ -1,14 +1,16 @@
-"""The keys of the inventory: the stable place of each object in a replica or a cache, whatever its name or kind is in another version.
+"""The inventory keys: the stable identity of each object of a replica or cache.
 
-Renderers give each object its key; an apply and a teardown find objects by them. A prefix stands before the name of an engine, of a
-monitor or of what is copied.
+A key does not change when another version renames the object or changes its kind.
+Renderers assign each object its key, and an apply and a teardown find objects by it.
+Keys of engines, monitors and copies consist of a prefix and a name.
 """
 
 MODEL_ROUTE = "model-route"
 MODEL_REWRITE = "model-rewrite"
 INFERENCE_POOL = "inference-pool"
 MODEL_SERVICE = "model-service"
-# The Deployment of the endpoint picker; what belongs to it has keys that begin so.
+# The Deployment of the endpoint picker. The keys of its other objects start with this
+# one.
 PICKER = "epp"
 MONITOR_PREFIX = "monitor-"
 ENGINE_PREFIX = "model-serving-"

@@ -1,7 +1,8 @@
-"""Plain Kubernetes objects with our labels and annotations.
+"""Kubernetes objects as dicts, with Modelplane's labels and annotations.
 
-Every object of ours gets its labels, its owner annotations and the hash of its content here and nowhere else. The labels are never part of
-a selector: selectors are immutable, ownership may change.
+Only this module adds Modelplane's labels, the owner annotations and the content hash to
+an object. The labels are never part of a selector: selectors are immutable, but
+ownership may change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,10 +16,12 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Item:
-    """One object to apply. `key` is its stable place in the inventory; `hash` covers all of it, in 64 hex digits.
+class RenderedObject:
+    """One object to apply.
 
-    `create_only`: the object must never be applied over an existing one, because Kubernetes would refuse any change.
+    `key` is its stable inventory key. `hash` covers the whole object, in 64 hex digits.
+    An object with `create_only` must never be applied over an existing one, because
+    Kubernetes would reject any change.
     """
 
     key: str
@@ -28,8 +31,12 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Owner:
-    """The owner of objects. `label` is the one by which a sweep finds them, key and value; shared copies have none."""
+class RenderOwner:
+    """The owner of objects.
+
+    `label` is the key and value of the label by which a sweep finds them. Shared copies
+    do not have it.
+    """
 
     kind: str
     namespace: str
@@ -40,15 +47,20 @@ class Owner:
 
 
 def compact(**fields: Any) -> Json:
-    """Keep what is set: drop None and everything empty, but never False, 0 or an empty text.
+    """Return the fields that are set, without None and empty containers.
 
-    An `emptyDir: {}` or `namespaceSelector: {}` says something by being empty; write such fields directly.
+    False, 0 and "" are kept. An `emptyDir: {}` or `namespaceSelector: {}` has a meaning
+    although it is empty, so write such fields directly.
     """
-    return {name: value for name, value in fields.items() if value is not None and value not in ({}, [], ())}
+    return {
+        name: value
+        for name, value in fields.items()
+        if value is not None and value not in ({}, [], ())
+    }
 
 
 def labelled_item(
-    owner: Owner,
+    owner: RenderOwner,
     key: str,
     component: str,
     manifest: Mapping[str, Any],
@@ -56,17 +68,20 @@ def labelled_item(
     engine: str = "",
     extra_labels: Mapping[str, str] | None = None,
     extra_annotations: Mapping[str, str] | None = None,
-) -> Item:
-    """Add our labels and annotations to an object that has `metadata.name`, and hash it."""
+) -> RenderedObject:
+    """Add the labels and annotations to an object with `metadata.name`, and hash it."""
     metadata = dict(manifest["metadata"])
     metadata["labels"] = {
         **(extra_labels or {}),
         labels.MANAGED_BY: labels.MANAGED_BY_VALUE,
         labels.PART_OF: labels.PART_OF_VALUE,
         labels.COMPONENT: component,
-        **(dict([owner.label]) if owner.label else {}),
-        **({labels.ENGINE: names.label_value(engine)} if engine else {}),
     }
+    if owner.label:
+        owner_key, owner_value = owner.label
+        metadata["labels"][owner_key] = owner_value
+    if engine:
+        metadata["labels"][labels.ENGINE] = names.label_value(engine)
     annotations = {
         **(extra_annotations or {}),
         labels.OWNER_KIND: owner.kind,
@@ -76,26 +91,38 @@ def labelled_item(
         labels.GENERATION: str(owner.generation),
     }
     unhashed = {**manifest, "metadata": {**metadata, "annotations": annotations}}
-    return with_content(Item(key=key, manifest=unhashed, hash=""), unhashed)
+    return with_content(RenderedObject(key=key, manifest=unhashed, hash=""), unhashed)
 
 
-def with_content(item: Item, manifest: Mapping[str, Any]) -> Item:
-    """Give an item with another manifest under its key, and the hash of that."""
+def with_content(item: RenderedObject, manifest: Mapping[str, Any]) -> RenderedObject:
+    """Return an item with another manifest under the same key, and its new hash."""
     metadata = dict(manifest["metadata"])
-    annotations = {key: value for key, value in metadata["annotations"].items() if key != labels.RENDER_HASH}
-    render_hash = content_hash({**manifest, "metadata": {**metadata, "annotations": annotations}})
+    annotations = {
+        key: value
+        for key, value in metadata["annotations"].items()
+        if key != labels.RENDER_HASH
+    }
+    render_hash = content_hash(
+        {**manifest, "metadata": {**metadata, "annotations": annotations}}
+    )
     metadata["annotations"] = {**annotations, labels.RENDER_HASH: render_hash}
     return replace(item, manifest={**manifest, "metadata": metadata}, hash=render_hash)
 
 
-def set_hash(items: Iterable[Item]) -> str:
-    """Give one hash over a whole set, in 64 hex digits; order counts, because objects are applied in it."""
+def set_hash(items: Iterable[RenderedObject]) -> str:
+    """Return one hash of a list of items, in 64 hex digits.
+
+    The hash depends on the order, because objects are applied in it.
+    """
     return content_hash([[item.key, item.hash] for item in items])
 
 
 def with_template_hash(template: Mapping[str, Any]) -> tuple[Json, str]:
-    """Write the hash of a pod template into its annotations, to distinguish old pods from new ones."""
+    """Add the hash of a pod template to its annotations, to recognize old pods."""
     template_hash = content_hash(template)
     metadata = dict(template.get("metadata", {}))
-    metadata["annotations"] = {**metadata.get("annotations", {}), labels.TEMPLATE_HASH: template_hash}
+    metadata["annotations"] = {
+        **metadata.get("annotations", {}),
+        labels.TEMPLATE_HASH: template_hash,
+    }
     return {**template, "metadata": metadata}, template_hash

@@ -1,19 +1,21 @@
-"""The result of rendering: objects, and the short facts that a status shows instead of the objects."""
+"""The result of rendering: objects, and a summary of them for the status."""
 
 from dataclasses import dataclass
 
-from activities.render.objects.manifest import Item
-from activities.render.objects.propagation import Copy
+from activities.render.objects.manifest import RenderedObject
+from activities.render.objects.propagation import PropagatedCopy
 
 WAITING_FOR_CACHE = "WaitingForCache"
 
 
 @dataclass(frozen=True)
 class RenderedEngine:
-    """One engine's workload. `size` counts pods per copy; `template_hashes` has one hash per member, the serving one first.
+    """One engine's workload.
 
-    `recreate_on_change`: the cluster does not allow changes of this workload in place, so a new template or size
-    means delete and create.
+    `size` is the number of pods of a copy. `template_hashes` has one hash per member,
+    the serving member first. With `recreate_on_change` the cluster does not allow
+    changes of this workload in place, so a new template or size requires deleting and
+    creating it.
     """
 
     name: str
@@ -28,33 +30,34 @@ class RenderedEngine:
 
     @property
     def template_hash(self) -> str:
-        """The hash on the serving pods."""
+        """The hash of the serving pod template."""
         return self.template_hashes[0]
 
 
 @dataclass(frozen=True)
 class RenderedRouting:
-    """How requests are routed: `surface` is `pool` or `service`; connector and port are set for PrefillDecode only.
+    """The routing of a replica.
 
-    `fail_close`: the gateway refuses requests while the endpoint picker does not answer.
+    `surface` is `pool` or `service`. `connector` and `decode_port` are set for
+    PrefillDecode only.
     """
 
     surface: str
     connector: str = ""
     decode_port: int | None = None
-    fail_close: bool = False
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """Everything for one replica or cache on one cluster.
+    """The objects of one replica or cache on one cluster.
 
-    `objects` are in the order of apply, all in `namespace` unless cluster-scoped. `hash` covers them all. `held` is the
-    reason why workloads are left out for now, empty if none is. `copies` are Secrets to fill and apply before any workload.
-    `inputs_hash` is over all that it was rendered from besides the spec.
+    `objects` are in the order of apply, all in `namespace` unless cluster-scoped.
+    `hash` covers all of them. `held` is the reason for which workloads are left out for
+    now, or empty. `copies` are Secrets to fill and apply before any workload.
+    `inputs_hash` covers all inputs of rendering except the spec.
     """
 
-    objects: tuple[Item, ...]
+    objects: tuple[RenderedObject, ...]
     hash: str
     warnings: tuple[str, ...]
     workload_name: str
@@ -62,5 +65,5 @@ class Rendered:
     engines: tuple[RenderedEngine, ...] = ()
     routing: RenderedRouting | None = None
     held: str = ""
-    copies: tuple[Copy, ...] = ()
+    copies: tuple[PropagatedCopy, ...] = ()
     inputs_hash: str = ""

@@ -1,7 +1,8 @@
 """The order in which the objects of a replica or a cache are deleted, as data.
 
-Each step waits until what it deletes is gone, not just being deleted: a route that still exists would send requests to pods that are
-terminating, and nodes are free only when their last pod is gone.
+Each step waits until its objects are gone, not only until their deletion has started:
+an existing route would send requests to terminating pods, and nodes are free only when
+their last pod is gone.
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,14 @@ from api_types.pins import apiversions
 
 @dataclass(frozen=True)
 class TeardownStep:
-    """One step; a step starts when the one before has nothing left.
+    """One step, which starts when no object of the previous step is left.
 
-    `component` is the component label of what it deletes, to find that without an inventory. `kinds` are (apiVersion, kind) pairs of our
-    own objects, in the order of deletion; an apiVersion ending in `/` means whichever version the cluster serves. `inventory_prefixes`
-    says which inventory keys belong to the step. `wait_kinds` are objects that controllers made from ours and that must be gone too.
-    Steps off the cluster are the workflow's own.
+    `component` is the component label of the objects to delete, which finds them
+    without an inventory. `kinds` are (apiVersion, kind) pairs of Modelplane's objects,
+    in the order of deletion; an apiVersion ending in `/` means the version that the
+    cluster serves. `inventory_prefixes` are the inventory keys of the step.
+    `wait_kinds` are objects that controllers created from these objects and that must
+    be gone too. The workflow runs the steps that are not on the cluster.
     """
 
     number: int
@@ -39,17 +42,30 @@ _CLAIM = (f"{apiversions.DRA_GROUP}/", "ResourceClaim")
 STEPS = (
     TeardownStep(WITHDRAW, "withdraw the endpoint", on_cluster=False),
     TeardownStep(DRAIN, "drain", on_cluster=False),
-    TeardownStep(3, "delete the route", components.ROUTING, ((apiversions.GATEWAY, "HTTPRoute"),), (inventory_keys.MODEL_ROUTE,)),
+    TeardownStep(
+        3,
+        "delete the route",
+        components.ROUTING,
+        ((apiversions.GATEWAY, "HTTPRoute"),),
+        (inventory_keys.MODEL_ROUTE,),
+    ),
     TeardownStep(
         4,
         "delete the pool or Service",
         components.ROUTING,
         (
-            *((version, "InferenceModelRewrite") for version in apiversions.MODEL_REWRITES),
+            *(
+                (version, "InferenceModelRewrite")
+                for version in apiversions.MODEL_REWRITES
+            ),
             (apiversions.INFERENCE, "InferencePool"),
             (apiversions.CORE, "Service"),
         ),
-        (inventory_keys.MODEL_REWRITE, inventory_keys.INFERENCE_POOL, inventory_keys.MODEL_SERVICE),
+        (
+            inventory_keys.MODEL_REWRITE,
+            inventory_keys.INFERENCE_POOL,
+            inventory_keys.MODEL_SERVICE,
+        ),
     ),
     TeardownStep(
         5,
@@ -57,6 +73,7 @@ STEPS = (
         components.PICKER,
         (
             (apiversions.APPS, "Deployment"),
+            (apiversions.POLICY, "PodDisruptionBudget"),
             (apiversions.CORE, "Service"),
             (apiversions.DESTINATION_RULE, "DestinationRule"),
             (apiversions.CORE, "ConfigMap"),
@@ -70,7 +87,11 @@ STEPS = (
         (inventory_keys.PICKER,),
     ),
     TeardownStep(
-        6, "delete the monitors", components.MONITORING, ((apiversions.POD_MONITOR, "PodMonitor"),), (inventory_keys.MONITOR_PREFIX,)
+        6,
+        "delete the monitors",
+        components.MONITORING,
+        ((apiversions.POD_MONITOR, "PodMonitor"),),
+        (inventory_keys.MONITOR_PREFIX,),
     ),
     TeardownStep(
         ENGINES,
@@ -90,7 +111,11 @@ STEPS = (
         ),
     ),
     TeardownStep(
-        8, "delete the pod groups", components.POD_GROUP, ((apiversions.KAI_POD_GROUP, "PodGroup"),), (inventory_keys.POD_GROUP_PREFIX,)
+        8,
+        "delete the pod groups",
+        components.POD_GROUP,
+        ((apiversions.KAI_POD_GROUP, "PodGroup"),),
+        (inventory_keys.POD_GROUP_PREFIX,),
     ),
     TeardownStep(
         9,
@@ -111,7 +136,8 @@ STEPS = (
     TeardownStep(RELEASE, "release the capacity", on_cluster=False),
 )
 
-# A cache on one cluster, once no replica mounts it: a volume that a pod still fills would never be deleted.
+# The steps for a cache on one cluster, after no replica mounts it any more. The Job is
+# deleted first, because a volume that a pod still fills would never be deleted.
 CACHE_STEPS = (
     TeardownStep(
         CACHE_JOB,
@@ -122,32 +148,48 @@ CACHE_STEPS = (
         ((apiversions.CORE, "Pod"),),
     ),
     TeardownStep(
-        CACHE_CREDENTIAL, "delete the credential", components.SECRET, ((apiversions.CORE, "Secret"),), (inventory_keys.CACHE_CREDENTIAL,)
+        CACHE_CREDENTIAL,
+        "delete the credential",
+        components.SECRET,
+        ((apiversions.CORE, "Secret"),),
+        (inventory_keys.CACHE_CREDENTIAL,),
     ),
     TeardownStep(
-        CACHE_VOLUME, "delete the volume", components.CACHE, ((apiversions.CORE, "PersistentVolumeClaim"),), (inventory_keys.CACHE_VOLUME,)
+        CACHE_VOLUME,
+        "delete the volume",
+        components.CACHE,
+        ((apiversions.CORE, "PersistentVolumeClaim"),),
+        (inventory_keys.CACHE_VOLUME,),
     ),
 )
 
-# Every kind of a replica that the sweep lists by our labels.
+# Every kind of a replica that the sweep lists by label.
 SWEPT_KINDS = tuple(dict.fromkeys(kind for step in STEPS for kind in step.kinds))
 
 
 def step_of_number(number: int) -> TeardownStep:
-    """Give a step of a replica's teardown by its number."""
+    """Return a step of a replica's teardown by its number."""
     return STEPS[number - 1]
 
 
 def step_of(inventory_key: str) -> TeardownStep:
-    """Give the step that deletes an object of the inventory; what no step names is left to the sweep."""
+    """Return the step that deletes an object of the inventory.
+
+    The sweep deletes objects that no other step names.
+    """
     for step in STEPS:
         if inventory_key.startswith(step.inventory_prefixes):
             return step
     return step_of_number(SWEEP)
 
 
-def deletions(step: TeardownStep, inventory: Sequence[AppliedObject]) -> list[AppliedObject]:
-    """Give what a step deletes, in order: kind by kind, and within a kind in reverse of the order in which it was applied."""
+def deletions(
+    step: TeardownStep, inventory: Sequence[AppliedObject]
+) -> list[AppliedObject]:
+    """Return the objects that a step deletes, in order.
+
+    They are ordered by kind, and within a kind in reverse of the order of apply.
+    """
     rank = {kind: position for position, (_, kind) in enumerate(step.kinds)}
     of_step = [entry for entry in reversed(inventory) if step_of(entry.key) is step]
     return sorted(of_step, key=lambda entry: rank.get(entry.kind, len(rank)))

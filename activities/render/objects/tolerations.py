@@ -1,7 +1,7 @@
 """The taints of GPU nodes that engine pods tolerate.
 
-One rule for rendering pods and for counting nodes: a node that our pods cannot run on must not count as free, nor one that they can run on
-as occupied.
+Rendering pods and counting nodes use the same rule: a node on which engine pods cannot
+run must not count as free, and a node on which they can run must not count as occupied.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -20,9 +20,12 @@ _EFFECT = "NoSchedule"
 _BLOCKING = frozenset({_EFFECT, "NoExecute"})
 
 
-def toleration_keys(configured: Iterable[str], drivers: Iterable[str], resources: Iterable[str]) -> tuple[str, ...]:
-    """Give the keys that pods tolerate which claim devices of these drivers, and these extended resources.
+def toleration_keys(
+    configured: Iterable[str], drivers: Iterable[str], resources: Iterable[str]
+) -> tuple[str, ...]:
+    """Return the taint keys that pods with these devices tolerate.
 
+    The devices are claimed through `drivers` or requested as extended `resources`.
     `configured` is the setting `workloads.tolerationKeys`.
     """
     taints = [_OF_DRIVERS[driver] for driver in drivers if driver in _OF_DRIVERS]
@@ -31,12 +34,18 @@ def toleration_keys(configured: Iterable[str], drivers: Iterable[str], resources
 
 
 def tolerations(keys: Iterable[str]) -> list[Json]:
-    """Give the tolerations of a pod."""
     return [{"key": key, "operator": "Exists", "effect": _EFFECT} for key in keys]
 
 
-def keeps_pods_away(taint: Mapping[str, Any], keys: Collection[str], granted: Iterable[Mapping[str, Any]] = ()) -> bool:
-    """Tell whether a pod that tolerates these keys, and what a `podPolicy` grants, cannot run on a node with that taint."""
+def keeps_pods_away(
+    taint: Mapping[str, Any],
+    keys: Collection[str],
+    granted: Iterable[Mapping[str, Any]] = (),
+) -> bool:
+    """Return whether a taint keeps a pod off a node.
+
+    The pod tolerates `keys` and the tolerations that a `podPolicy` has granted.
+    """
     effect = taint.get("effect")
     if effect not in _BLOCKING or (effect == _EFFECT and taint.get("key") in keys):
         return False
@@ -44,6 +53,11 @@ def keeps_pods_away(taint: Mapping[str, Any], keys: Collection[str], granted: It
 
 
 def _covers(granted: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    if granted["key"] != taint.get("key") or granted.get("effect") not in (None, taint.get("effect")):
+    if granted["key"] != taint.get("key") or granted.get("effect") not in (
+        None,
+        taint.get("effect"),
+    ):
         return False
-    return granted.get("operator") != "Equal" or granted.get("value") == taint.get("value")
+    return granted.get("operator") != "Equal" or granted.get("value") == taint.get(
+        "value"
+    )

@@ -1,4 +1,6 @@
-"""How requests reach the pods of a replica on its own cluster: HTTPRoute, InferencePool, endpoint picker, monitors.
+"""Routing to the pods of a replica on its own cluster.
 
-Not here: routes of ModelServices on the control cluster (`activities/routing`). Imports `engines`, `objects` and `inputs`.
+This package renders the HTTPRoute, the InferencePool, the endpoint picker and the
+monitors. Routes of ModelServices on the control cluster belong to `activities/routing`.
+Imports `engines`, `objects` and `inputs`.
 """

@@ -1,8 +1,19 @@
-"""What Prometheus scrapes: PodMonitors, because a cluster's Prometheus finds them everywhere, ServiceMonitors only with its own label."""
+"""The PodMonitors by which Prometheus scrapes engines and pickers.
+
+PodMonitors are used because a cluster's Prometheus selects them everywhere, but selects
+only ServiceMonitors with its own label.
+"""
 
 from activities.render.engines.context import Context
+from activities.render.engines.pods import own_metrics_port
+from activities.render.engines.spec import DECODE, PREFILL, EngineSpec
 from activities.render.objects import components, contract, inventory_keys
-from activities.render.objects.manifest import Item, Json, compact, labelled_item
+from activities.render.objects.manifest import (
+    Json,
+    RenderedObject,
+    compact,
+    labelled_item,
+)
 from activities.render.routing import picker
 from activities.render.routing.routes import POOL, serving_selector
 from api_types import names
@@ -12,34 +23,92 @@ _INTERVAL = "30s"
 
 
 def monitored(context: Context) -> bool:
-    """Tell whether PodMonitors are wanted and the cluster knows them."""
-    return context.settings.monitoring_enabled and apiversions.POD_MONITOR in context.facts.apis
+    """Return whether PodMonitors are enabled and the cluster serves their kind."""
+    return (
+        context.settings.monitoring_enabled
+        and apiversions.POD_MONITOR in context.facts.apis
+    )
 
 
-def monitors(context: Context) -> list[Item]:
-    """Give the monitors of the serving pods, per role where there are two, and of the picker."""
+def monitors(context: Context) -> list[RenderedObject]:
+    """Return the monitors of the serving pods, one per role, and of the picker."""
     if not monitored(context):
         return []
     serving = serving_selector(context)
-    engines = {"engines": serving}
+    engines = {"engines": (serving, context.spec.engines)}
     if context.spec.disaggregated:
-        engines = {role: {**serving, contract.LLM_D_ROLE: role} for role in ("prefill", "decode")}
-    items = [_monitor(context, name, selector, contract.ENGINE_PORT_NAME) for name, selector in engines.items()]
+        engines = {
+            role.lower(): (
+                {**serving, contract.LLM_D_ROLE: role.lower()},
+                (context.spec.phase(role),),
+            )
+            for role in (PREFILL, DECODE)
+        }
+    items = []
+    for name, (selector, monitored_engines) in engines.items():
+        if targets := _targets(monitored_engines):
+            items.append(_monitor(context, name, selector, targets))
     if context.facts.routing == POOL:
-        items.append(_monitor(context, "epp", {contract.APP: context.picker}, picker.METRICS_PORT_NAME, picker.metrics_token(context)))
+        items.append(
+            _monitor(
+                context,
+                "epp",
+                {contract.APP: context.picker},
+                [(picker.METRICS_PORT_NAME, contract.METRICS_PATH)],
+                picker.metrics_token(context),
+            )
+        )
     return items
 
 
-def _monitor(context: Context, name: str, selector: dict[str, str], port: str, token_secret: str = "") -> Item:
-    token = {"credentials": {"name": token_secret, "key": picker.TOKEN_KEY}} if token_secret else None
-    endpoint = compact(port=port, path=contract.METRICS_PATH, interval=_INTERVAL, authorization=token, relabelings=_relabelings(context))
+def _monitor(
+    context: Context,
+    name: str,
+    selector: dict[str, str],
+    targets: list[tuple[str, str]],
+    token_secret: str = "",
+) -> RenderedObject:
+    token = (
+        {"credentials": {"name": token_secret, "key": picker.TOKEN_KEY}}
+        if token_secret
+        else None
+    )
+    endpoints = [
+        compact(
+            port=port,
+            path=path,
+            interval=_INTERVAL,
+            authorization=token,
+            relabelings=_relabelings(context),
+        )
+        for port, path in targets
+    ]
     manifest = {
         "apiVersion": apiversions.POD_MONITOR,
         "kind": "PodMonitor",
         "metadata": context.metadata(names.monitor_name(context.workload, name)),
-        "spec": {"selector": {"matchLabels": selector}, "podMetricsEndpoints": [endpoint]},
+        "spec": {
+            "selector": {"matchLabels": selector},
+            "podMetricsEndpoints": endpoints,
+        },
     }
-    return labelled_item(context.owner, f"{inventory_keys.MONITOR_PREFIX}{name}", components.MONITORING, manifest)
+    return labelled_item(
+        context.owner,
+        f"{inventory_keys.MONITOR_PREFIX}{name}",
+        components.MONITORING,
+        manifest,
+    )
+
+
+def _targets(engines: tuple[EngineSpec, ...]) -> list[tuple[str, str]]:
+    """Return the port names and paths of the metrics of engines, without duplicates."""
+    found: dict[tuple[str, str], None] = {}
+    for engine in engines:
+        own = own_metrics_port(engine)
+        port = contract.METRICS_PORT_NAME if own else contract.ENGINE_PORT_NAME
+        if engine.profile.metrics_path:
+            found[port, engine.profile.metrics_path] = None
+    return list(found)
 
 
 def _relabelings(context: Context) -> list[Json]:
@@ -48,4 +117,8 @@ def _relabelings(context: Context) -> list[Json]:
         "model_namespace": context.replica.namespace,
         "inference_cluster": context.cluster.name,
     }
-    return [{"targetLabel": label, "replacement": value} for label, value in added.items() if value]
+    return [
+        {"targetLabel": label, "replacement": value}
+        for label, value in added.items()
+        if value
+    ]

@@ -1,63 +1,97 @@
-"""How requests find the pods: one route by path, to an InferencePool with a picker, or to a plain Service on clusters without one.
+"""The objects that connect requests to pods.
 
-A pool is created before the first pod: replacing a Service by a pool later would drop requests.
+A route by path leads to an InferencePool with a picker, or to a plain Service on
+clusters without a picker. The pool is created before the first pod, because replacing a
+Service by a pool later would drop requests.
 """
 
 from activities.render.engines.context import Context
 from activities.render.engines.options import parallel
-from activities.render.inputs.findings import RoutingUnsupported
-from activities.render.objects import components, contract, inventory_keys
-from activities.render.objects.manifest import Item, Json, labelled_item
+from activities.render.inputs.findings import RoutingUnsupported, ServingStackMissing
+from activities.render.objects import components, contract, edge, inventory_keys
+from activities.render.objects.manifest import Json, RenderedObject, labelled_item
 from activities.render.routing import picker, rewrites
 from api_types import labels
 from api_types.pins import apiversions
+from api_types.pins.features import DATA_PARALLEL
 
 POOL = "pool"
 
 
 def check_surface(context: Context) -> None:
-    """Raise RoutingUnsupported or ServingStackMissing where the cluster cannot route what the replica needs."""
+    """Raise an error if the cluster cannot route what the replica needs.
+
+    Raises RoutingUnsupported or ServingStackMissing.
+    """
     if context.facts.routing == POOL:
+        if parallel.has_ranks(context.spec.engines) and context.cluster.lacks(
+            DATA_PARALLEL
+        ):
+            raise ServingStackMissing(
+                context.subject, (context.lacking(DATA_PARALLEL),)
+            )
         rewrites.check_cluster(context)
         return
-    needs = [
-        *(["PrefillDecode"] if context.spec.disaggregated else []),
-        *(["dataParallel"] if any(engine.ranks > 1 for engine in context.spec.engines) else []),
-        *(["modelNames"] if rewrites.renames(context.spec.engines) else []),
-        *(["prefixCache mode Precise"] if context.spec.precise_cache else []),
-        *(["flowControl"] if context.spec.flow_control else []),
-    ]
+    engines = context.spec.engines
+    features = {
+        "PrefillDecode": context.spec.disaggregated,
+        "dataParallel": parallel.has_ranks(engines),
+        "modelNames": rewrites.renames(engines),
+        "prefixCache mode Precise": context.spec.precise_cache,
+        "flowControl": context.spec.flow_control,
+    }
+    needs = [feature for feature, used in features.items() if used]
     if needs:
-        problem = f"cluster {context.cluster.name} routes to plain Services, and {', '.join(needs)} needs an endpoint picker"
-        raise RoutingUnsupported(f"ModelReplica {context.replica.namespace}/{context.replica.name}", (problem,))
+        problem = (
+            f"cluster {context.cluster.name} routes to plain Services, "
+            f"and {', '.join(needs)} needs an endpoint picker"
+        )
+        raise RoutingUnsupported(context.subject, (problem,))
 
 
-def surface(context: Context) -> list[Item]:
-    """Give the objects that requests pass through, the route last."""
+def surface(context: Context) -> list[RenderedObject]:
+    """Return the objects that requests pass through, the route last."""
     if context.facts.routing != POOL:
-        backend = {"name": context.workload, "port": contract.ENGINE_PORT}
-        return [_service(context), _route(context, backend)]
-    backend = {"group": apiversions.INFERENCE_GROUP, "kind": "InferencePool", "name": context.pool}
+        # Behind a pool the gateway removes the headers before its filters: the picker
+        # sets them itself, and a filter of the route would remove its choice.
+        of_rule, of_backend = edge.header_filters()
+        backend = {
+            "name": context.workload,
+            "port": contract.ENGINE_PORT,
+            "filters": [of_backend],
+        }
+        return [_service(context), _route(context, backend, of_rule)]
+    backend = {
+        "group": apiversions.INFERENCE_GROUP,
+        "kind": "InferencePool",
+        "name": context.pool,
+    }
     return [_pool(context), *rewrites.rewrites(context), _route(context, backend)]
 
 
 def serving_selector(context: Context) -> dict[str, str]:
-    """Select every serving pod of the replica, whatever its engine and role."""
+    """Return the selector of every serving pod, independent of engine and role."""
     return {labels.SERVING: context.workload}
 
 
-def _service(context: Context) -> Item:
-    port = {"name": contract.ENGINE_PORT_NAME, "port": contract.ENGINE_PORT, "targetPort": contract.ENGINE_PORT}
+def _service(context: Context) -> RenderedObject:
+    port = {
+        "name": contract.ENGINE_PORT_NAME,
+        "port": contract.ENGINE_PORT,
+        "targetPort": parallel.request_port(context.spec.engines),
+    }
     manifest = {
         "apiVersion": apiversions.CORE,
         "kind": "Service",
         "metadata": context.metadata(context.workload),
         "spec": {"selector": serving_selector(context), "ports": [port]},
     }
-    return labelled_item(context.owner, inventory_keys.MODEL_SERVICE, components.ROUTING, manifest)
+    return labelled_item(
+        context.owner, inventory_keys.MODEL_SERVICE, components.ROUTING, manifest
+    )
 
 
-def _pool(context: Context) -> Item:
+def _pool(context: Context) -> RenderedObject:
     manifest = {
         "apiVersion": apiversions.INFERENCE,
         "kind": "InferencePool",
@@ -66,21 +100,33 @@ def _pool(context: Context) -> Item:
             "selector": {"matchLabels": serving_selector(context)},
             "targetPorts": parallel.target_ports(context.spec.engines),
             "endpointPickerRef": {
-                "name": context.picker,
+                "name": picker.service_name(context),
                 "port": {"number": picker.GRPC_PORT},
                 "failureMode": context.settings.epp_failure_mode,
             },
         },
     }
-    return labelled_item(context.owner, inventory_keys.INFERENCE_POOL, components.ROUTING, manifest)
+    return labelled_item(
+        context.owner, inventory_keys.INFERENCE_POOL, components.ROUTING, manifest
+    )
 
 
-def _route(context: Context, backend: Json) -> Item:
-    rewrite = {"type": "URLRewrite", "urlRewrite": {"path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}}}
+def _route(context: Context, backend: Json, *filters: Json) -> RenderedObject:
+    path = f"/{context.replica.namespace}/{context.replica.name}"
+    rewrite = {
+        "type": "URLRewrite",
+        "urlRewrite": {
+            "path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
+        },
+    }
     rule = {
-        "matches": [{"path": {"type": "PathPrefix", "value": f"/{context.replica.namespace}/{context.replica.name}/"}}],
-        "filters": [rewrite],
-        # Off: the gateway's own limit would cut long streams of tokens.
+        "matches": [
+            {
+                "path": {"type": "PathPrefix", "value": f"{path}/"},
+            }
+        ],
+        "filters": [*filters, rewrite],
+        # Disabled, because the gateway's own limit would cut long token streams.
         "timeouts": {"request": "0s"},
         "backendRefs": [backend],
     }
@@ -88,6 +134,13 @@ def _route(context: Context, backend: Json) -> Item:
         "apiVersion": apiversions.GATEWAY,
         "kind": "HTTPRoute",
         "metadata": context.metadata(context.workload),
-        "spec": {"parentRefs": [{"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}], "rules": [rule]},
+        "spec": {
+            "parentRefs": [
+                {"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}
+            ],
+            "rules": [rule, edge.blocking_rule(path)],
+        },
     }
-    return labelled_item(context.owner, inventory_keys.MODEL_ROUTE, components.ROUTING, manifest)
+    return labelled_item(
+        context.owner, inventory_keys.MODEL_ROUTE, components.ROUTING, manifest
+    )

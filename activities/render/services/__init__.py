@@ -1,4 +1,6 @@
-"""What the control cluster gets: a Service and an EndpointSlice per endpoint, an HTTPRoute per ModelService, its Middleware.
+"""The objects of endpoints and services on the control cluster.
 
-Routes of replicas on their own clusters are in `activities/render/routing`. Imports `objects`.
+Each endpoint has a Service and an EndpointSlice. Each ModelService has an HTTPRoute and
+a Middleware. Routes of replicas on their own clusters are in
+`activities/render/routing`. Imports `objects`.
 """

@@ -1,6 +1,7 @@
-"""The backend of an endpoint on the control cluster: a Service without a selector, and the EndpointSlice behind it.
+"""The backend of an endpoint on the control cluster.
 
-A Service of type ExternalName would be simpler, but gateways refuse it as a backend.
+It is a Service without a selector and its EndpointSlice. A Service of type ExternalName
+would be simpler, but gateways reject it as a backend.
 """
 
 import ipaddress
@@ -8,7 +9,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from activities.render.objects import components
-from activities.render.objects.manifest import Item, Json, Owner, labelled_item
+from activities.render.objects.manifest import (
+    Json,
+    RenderedObject,
+    RenderOwner,
+    labelled_item,
+)
 from api_types import labels, names
 from api_types.pins import apiversions
 from api_types.text.endpoint_url import EndpointUrl
@@ -21,32 +27,44 @@ SLICE = "endpoint-slice"
 
 @dataclass(frozen=True)
 class Backend:
-    """Where requests to an endpoint go, as its URL says."""
+    """The destination of requests to an endpoint."""
 
     url: EndpointUrl
 
     @property
     def address_type(self) -> AddressType:
-        """The kind of its address. It can never be changed in a slice, so slices are named after it."""
+        """The address type of the slice.
+
+        It is immutable in a slice, so slices are named after it.
+        """
         try:
-            return "IPv4" if ipaddress.ip_address(self.url.host).version == 4 else "IPv6"  # noqa: PLR2004 - a version of IP
+            address = ipaddress.ip_address(self.url.host)
         except ValueError:
             return "FQDN"
+        return "IPv4" if isinstance(address, ipaddress.IPv4Address) else "IPv6"
 
 
-def endpoint_objects(owner: Owner, endpoint: str, backend: Backend) -> list[Item]:
-    """Give the slice first: a Service without one is a backend that answers with errors."""
+def endpoint_objects(
+    owner: RenderOwner, endpoint: str, backend: Backend
+) -> list[RenderedObject]:
+    """Return the slice and the Service of an endpoint.
+
+    The slice comes first: a Service without a slice is a backend that responds with
+    errors.
+    """
     name = names.endpoint_service_name(owner.namespace, endpoint)
     return [_slice(owner, name, backend), _service(owner, name, backend.url)]
 
 
 def slice_names(service: str) -> list[str]:
-    """Name every slice that a Service of ours may have."""
-    return [names.endpoint_slice_name(service, kind) for kind in ("IPv4", "IPv6", "FQDN")]
+    """Return the names of all slices that a Service of ours may have."""
+    return [
+        names.endpoint_slice_name(service, kind) for kind in ("IPv4", "IPv6", "FQDN")
+    ]
 
 
-def _service(owner: Owner, name: str, url: EndpointUrl) -> Item:
-    # Without the protocol Traefik guesses: TLS on port 443, and nowhere else.
+def _service(owner: RenderOwner, name: str, url: EndpointUrl) -> RenderedObject:
+    # Without the protocol Traefik guesses: TLS on port 443 only.
     port = {"port": url.port, "protocol": "TCP", "appProtocol": url.scheme}
     manifest: Json = {
         "apiVersion": apiversions.CORE,
@@ -57,15 +75,24 @@ def _service(owner: Owner, name: str, url: EndpointUrl) -> Item:
     return labelled_item(owner, SERVICE, components.ROUTING, manifest)
 
 
-def _slice(owner: Owner, service: str, backend: Backend) -> Item:
+def _slice(owner: RenderOwner, service: str, backend: Backend) -> RenderedObject:
     manifest: Json = {
         "apiVersion": apiversions.DISCOVERY,
         "kind": "EndpointSlice",
-        "metadata": {"name": names.endpoint_slice_name(service, backend.address_type), "namespace": owner.namespace},
+        "metadata": {
+            "name": names.endpoint_slice_name(service, backend.address_type),
+            "namespace": owner.namespace,
+        },
         "addressType": backend.address_type,
-        # The name is that of the Service's only port, which has none.
+        # The Service's only port has no name.
         "ports": [{"name": "", "port": backend.url.port, "protocol": "TCP"}],
-        # Traefik takes an address whose readiness is not said for one that is not ready.
+        # Traefik treats an address without a readiness condition as not ready.
         "endpoints": [{"addresses": [backend.url.host], "conditions": {"ready": True}}],
     }
-    return labelled_item(owner, SLICE, components.ROUTING, manifest, extra_labels={labels.SERVICE_NAME: service})
+    return labelled_item(
+        owner,
+        SLICE,
+        components.ROUTING,
+        manifest,
+        extra_labels={labels.SERVICE_NAME: service},
+    )

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 
 from activities.render.objects import components
-from activities.render.objects.manifest import Item, Json, Owner, compact, labelled_item
+from activities.render.objects.edge import blocking_rule, header_filters
+from activities.render.objects.manifest import (
+    Json,
+    RenderedObject,
+    RenderOwner,
+    compact,
+    labelled_item,
+)
 from activities.render.services.retries import middleware_filter
 from activities.render.services.route_plan import RoutedBackend
 from api_types import labels, names
@@ -12,34 +19,68 @@ from api_types.pins import apiversions
 from api_types.text.endpoint_url import read_url
 
 ROUTE = "service-route"
+RETRY_AFTER_SECONDS = 5
+RETRY_LATER: Json = {
+    "type": "ResponseHeaderModifier",
+    "responseHeaderModifier": {
+        "set": [{"name": "retry-after", "value": str(RETRY_AFTER_SECONDS)}]
+    },
+}
+"""The filter of a rule without backends. Without any filter Traefik answers 500, and
+with this one 503.
+"""
 
 
 def service_path(namespace: str, service: str) -> str:
-    """Give the path below which a service answers."""
+    """Return the path under which a service is reachable."""
     return f"/{namespace}/{service}/"
 
 
 def service_route(
-    owner: Owner, backends: Sequence[RoutedBackend], *, middleware: bool = False, timeouts: RouteTimeouts | None = None
-) -> Item:
-    """Give the route of a service: one rule, by path. Without backends the gateway answers that the service is unavailable.
+    owner: RenderOwner,
+    backends: Sequence[RoutedBackend],
+    *,
+    middleware: bool = False,
+    timeouts: RouteTimeouts | None = None,
+) -> RenderedObject:
+    """Return the route of a service: a rule for its path, and one that blocks paths.
 
-    With `middleware` the rule names the Middleware of the service, unless there is nothing to send a request to. `timeouts` are written
-    as they are: a gateway that supports one must be given it, and another one ignores it without a word.
+    Without backends the gateway answers 503 with Retry-After. With
+    `middleware` the rule references the Middleware of the service, if there are
+    backends. `timeouts` are written unchanged. A gateway that does not support a
+    timeout ignores it silently, so the caller checks the support.
     """
-    path = {"type": "PathPrefix", "value": service_path(owner.namespace, owner.name)}
-    filters = [middleware_filter(owner)] if middleware and backends else []
-    rule = compact(
-        matches=[{"path": path}],
-        filters=filters,
-        timeouts=timeouts.wire() if timeouts else None,
-        backendRefs=[_backend(backend) for backend in backends],
-    )
+    path = service_path(owner.namespace, owner.name)
+    filters: list[Json] = []
+    filters.append(header_filters()[0] if backends else RETRY_LATER)
+    if backends and middleware:
+        filters.append(middleware_filter(owner))
+    rules = [
+        compact(
+            matches=[{"path": {"type": "PathPrefix", "value": path}}],
+            filters=filters,
+            timeouts=timeouts.wire() if timeouts else None,
+            backendRefs=[_backend(backend) for backend in backends],
+        )
+    ]
+    if backends:
+        rules.append(blocking_rule(path.rstrip("/")))
     manifest: Json = {
         "apiVersion": apiversions.GATEWAY,
         "kind": "HTTPRoute",
-        "metadata": {"name": names.service_route_name(owner.namespace, owner.name), "namespace": owner.namespace},
-        "spec": {"parentRefs": [{"name": labels.CONTROL_GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}], "rules": [rule]},
+        "metadata": {
+            "name": names.service_route_name(owner.namespace, owner.name),
+            "namespace": owner.namespace,
+        },
+        "spec": {
+            "parentRefs": [
+                {
+                    "name": labels.CONTROL_GATEWAY_NAME,
+                    "namespace": labels.SYSTEM_NAMESPACE,
+                }
+            ],
+            "rules": rules,
+        },
     }
     return labelled_item(owner, ROUTE, components.ROUTING, manifest)
 
@@ -47,11 +88,24 @@ def service_route(
 def _backend(backend: RoutedBackend) -> Json:
     endpoint = backend.endpoint
     url = read_url(endpoint.url)
-    path = {"type": "ReplacePrefixMatch", "replacePrefixMatch": endpoint.rewrite_path} if endpoint.rewrite_path is not None else None
-    # A provider does not know the gateway's name, which clients send.
+    path = (
+        {"type": "ReplacePrefixMatch", "replacePrefixMatch": endpoint.rewrite_path}
+        if endpoint.rewrite_path is not None
+        else None
+    )
+    # An external provider does not accept the name of the gateway, which clients send
+    # as the host.
     rewrite = compact(path=path, hostname=url.host if url.is_name else None)
     responder = [{"name": labels.RESPONDER_HEADER, "value": endpoint.name}]
-    filters: list[Json] = [{"type": "ResponseHeaderModifier", "responseHeaderModifier": {"set": responder}}]
+    filters: list[Json] = [
+        header_filters()[1],
+        {
+            "type": "ResponseHeaderModifier",
+            "responseHeaderModifier": {"set": responder},
+        },
+    ]
     if rewrite:
         filters.insert(0, {"type": "URLRewrite", "urlRewrite": rewrite})
-    return compact(name=endpoint.backend, port=url.port, weight=backend.weight, filters=filters)
+    return compact(
+        name=endpoint.backend, port=url.port, weight=backend.weight, filters=filters
+    )

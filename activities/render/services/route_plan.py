@@ -1,28 +1,43 @@
-"""Which endpoints the route of a ModelService has, and with which weights: pure, from what its entries select."""
+"""Select the endpoints of a ModelService's route and compute their weights."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from activities.render.services.weights import Entry, backend_weights, routed_endpoints
+from activities.render.services.weights import (
+    WeightedEntry,
+    backend_weights,
+    routed_endpoints,
+)
 from api_types.messages.gateway_work import RouteEntry
 from api_types.messages.routing import SelectedEndpoint
 
 
 class RoutedBackend(NamedTuple):
-    """An endpoint of the route, and its weight."""
-
     endpoint: SelectedEndpoint
     weight: int
 
 
 def plan_backends(entries: Sequence[RouteEntry]) -> list[RoutedBackend]:
-    """Spread the share of each entry over its endpoints, in the order of the entries and by name."""
-    listed = [sorted(entry.endpoints, key=lambda endpoint: endpoint.name) for entry in entries]
-    counts = routed_endpoints([Entry(entry.weight, len(endpoints)) for entry, endpoints in zip(entries, listed, strict=True)])
-    routed = [endpoints[:count] for endpoints, count in zip(listed, counts, strict=True)]
-    weights = backend_weights([Entry(entry.weight, len(endpoints)) for entry, endpoints in zip(entries, routed, strict=True)])
+    """Distribute the share of each entry over its endpoints.
+
+    The result follows the order of the entries. Endpoints are sorted by name.
+    """
+    endpoints = [
+        sorted(entry.endpoints, key=lambda endpoint: endpoint.name) for entry in entries
+    ]
+    counts = routed_endpoints(_entries(entries, endpoints))
+    routed = [listed[:count] for listed, count in zip(endpoints, counts, strict=True)]
+    weights = backend_weights(_entries(entries, routed))
+    backends: list[RoutedBackend] = []
+    for of_entry, entry_weights in zip(routed, weights, strict=True):
+        backends += map(RoutedBackend, of_entry, entry_weights)
+    return backends
+
+
+def _entries(
+    entries: Sequence[RouteEntry], endpoints: Sequence[Sequence[SelectedEndpoint]]
+) -> list[WeightedEntry]:
     return [
-        RoutedBackend(endpoint, weight)
-        for endpoints, of_entry in zip(routed, weights, strict=True)
-        for endpoint, weight in zip(endpoints, of_entry, strict=True)
+        WeightedEntry(entry.weight, len(of_entry))
+        for entry, of_entry in zip(entries, endpoints, strict=True)
     ]

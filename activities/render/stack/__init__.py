@@ -1,5 +1,6 @@
-"""The serving stack of a cluster: which releases with which values, which objects beside them, and the order of it all.
+"""The serving stack of a cluster: releases, values, objects, and order of steps.
 
-Pure, from the record of a stack (`ServingStackSpec`) to plain values; `activities/stack` carries it out, and the InferenceCluster decides
-when. Spec: stack-and-routing.md 2. Not here: whether something is installed or ready, and what charts contain.
+The package is pure. It converts the record of a stack (`ServingStackSpec`) into plain
+values. `activities/stack` applies them, and the InferenceCluster decides when. Whether
+something is installed or ready does not belong here.
 """

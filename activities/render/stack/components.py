@@ -1,31 +1,52 @@
-"""The releases of a stack (spec 2.1): one row each, in the order of an upgrade (2.10)."""
+"""The releases of a stack, one row each, in the order of an upgrade."""
 
 from dataclasses import dataclass
 
 from api_types.pins import charts
 from api_types.pins.charts import ChartPin
 
-# How the field of a component in `ServingStack.spec.versions` is called in Python; the pins of the AI gateway are fixed.
-_FIXED = ""
-
 
 @dataclass(frozen=True)
 class Component:
-    """One release. `version_field`: where the record of a stack pins its version; empty where nobody can choose it."""
+    """One release.
+
+    `settings_key` is its name in the settings `stack.versions` and `stack.values`, and
+    `version_field` the Python name of its field in `ServingStack.spec.versions`.
+    """
 
     key: str
     pin: ChartPin
-    version_field: str = _FIXED
+    settings_key: str
+    version_field: str
 
 
-CERT_MANAGER = Component("cert-manager", charts.CERT_MANAGER, "cert_manager")
-ENVOY_GATEWAY = Component("envoy-gateway", charts.ENVOY_GATEWAY, "envoy_gateway")
-AI_GATEWAY_CRDS = Component("ai-gateway-crds", charts.AI_GATEWAY_CRDS)
-AI_GATEWAY = Component("ai-gateway", charts.AI_GATEWAY)
-PROMETHEUS = Component("prometheus", charts.PROMETHEUS, "prometheus")
-LEADER_WORKER_SET = Component("leader-worker-set", charts.LEADER_WORKER_SET, "leader_worker_set")
-NODE_FEATURE_DISCOVERY = Component("node-feature-discovery", charts.NODE_FEATURE_DISCOVERY, "node_feature_discovery")
-DRA_DRIVER = Component("dra-driver", charts.NVIDIA_DRA_DRIVER, "nvidia_dra_driver")
+CERT_MANAGER = Component(
+    "cert-manager", charts.CERT_MANAGER, "certManager", "cert_manager"
+)
+ENVOY_GATEWAY = Component(
+    "envoy-gateway", charts.ENVOY_GATEWAY, "envoyGateway", "envoy_gateway"
+)
+# Both charts of the AI gateway have one version.
+AI_GATEWAY_CRDS = Component(
+    "ai-gateway-crds", charts.AI_GATEWAY_CRDS, "aiGatewayCrds", "ai_gateway"
+)
+AI_GATEWAY = Component("ai-gateway", charts.AI_GATEWAY, "aiGateway", "ai_gateway")
+PROMETHEUS = Component("prometheus", charts.PROMETHEUS, "prometheus", "prometheus")
+LEADER_WORKER_SET = Component(
+    "leader-worker-set",
+    charts.LEADER_WORKER_SET,
+    "leaderWorkerSet",
+    "leader_worker_set",
+)
+NODE_FEATURE_DISCOVERY = Component(
+    "node-feature-discovery",
+    charts.NODE_FEATURE_DISCOVERY,
+    "nodeFeatureDiscovery",
+    "node_feature_discovery",
+)
+DRA_DRIVER = Component(
+    "dra-driver", charts.NVIDIA_DRA_DRIVER, "nvidiaDraDriver", "nvidia_dra_driver"
+)
 
 COMPONENTS = (
     AI_GATEWAY_CRDS,
@@ -40,7 +61,7 @@ COMPONENTS = (
 BY_KEY = {component.key: component for component in COMPONENTS}
 
 GPU_DRIVER = "gpu.nvidia.com"
-"""How NVIDIA's driver calls itself, and the DeviceClass that its chart makes."""
+"""The name of NVIDIA's driver, and of the DeviceClass that its chart creates."""
 
-# Neither is ready without the other, so they are installed and awaited together (spec 2.5).
+# Neither is ready without the other, so they are installed and awaited together.
 PAIR = (ENVOY_GATEWAY.key, AI_GATEWAY.key)

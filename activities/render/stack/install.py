@@ -1,7 +1,7 @@
-"""In which order a stack is installed and upgraded (spec 2.5, 2.6, 2.10), as data.
+"""The order in which a stack is installed and upgraded, as data.
 
-A step may begin when those that it needs are complete. Nothing waits inside Helm, for two releases need each other to become ready:
-readiness is a step of its own.
+A step may start when the steps that it needs are complete. No step waits inside Helm,
+because two releases need each other to become ready: readiness is a separate step.
 """
 
 from enum import StrEnum
@@ -12,7 +12,11 @@ from activities.render.stack.components import PAIR
 
 
 class Stage(NamedTuple):
-    """A stage of the plan. After `deadline_seconds` its condition says that it takes longer than usual; nothing is aborted."""
+    """A stage of the plan.
+
+    After `deadline_seconds` its condition reports that it takes longer than usual.
+    Nothing is aborted.
+    """
 
     number: str
     title: str
@@ -31,16 +35,18 @@ BY_NUMBER = {stage.number: stage for stage in STAGES}
 
 
 class Action(StrEnum):
-    """What a step does with its targets."""
+    """The operation of a step on its targets."""
 
     OBJECTS = "objects"
-    """Apply a group of objects (`objects.GROUPS`); definitions are awaited until they are established."""
+    """Apply a group of objects (`objects.GROUPS`), and wait until definitions are
+    established.
+    """
     CRDS = "crds"
-    """Apply what is in the `crds/` folders of the charts of some components, and wait until it is established."""
+    """Apply the `crds/` folders of some charts, and wait until they are established."""
     RELEASE = "release"
-    """Install or upgrade the release of a component, without waiting for its workloads."""
+    """Install or upgrade a component's release, without waiting for its workloads."""
     READY = "ready"
-    """Wait until nothing of some components and groups lags."""
+    """Wait until some components and groups are ready."""
 
 
 class Step(NamedTuple):
@@ -61,8 +67,13 @@ _WITH_CRDS = (
     components.DRA_DRIVER.key,
 )
 GATEWAY_CRDS, OTHER_CRDS = "gateway-crds", "other-crds"
-PAIR_READY, CLASS_READY, ALL_READY = "gateway-pair-ready", "gateway-class-ready", "all-ready"
-# The last step: what it waits for is the whole stack, at its first installation the address too.
+PAIR_READY, CLASS_READY, ALL_READY = (
+    "gateway-pair-ready",
+    "gateway-class-ready",
+    "all-ready",
+)
+# The last step waits for the whole stack, and at the first installation for the
+# address.
 EVERYTHING = (*components.BY_KEY, objects.CRDS, objects.CLASS, objects.GATEWAY)
 
 
@@ -75,37 +86,70 @@ def _release(component: components.Component, stage: Stage, *needs: str) -> Step
 
 
 INSTALL: tuple[Step, ...] = (
-    # First of all: it carries the mark of the owner, and a cluster that another one has is left as it is.
+    # The first step sets the owner's mark. A cluster with another owner's mark is not
+    # changed.
     _objects(objects.NAMESPACES, S1),
     _objects(objects.QUOTA_GROUP, S1, objects.NAMESPACES),
     _objects(objects.CRDS, S1, objects.NAMESPACES),
-    Step(GATEWAY_CRDS, S2A, Action.CRDS, (components.ENVOY_GATEWAY.key,), (objects.NAMESPACES,)),
+    Step(
+        GATEWAY_CRDS,
+        S2A,
+        Action.CRDS,
+        (components.ENVOY_GATEWAY.key,),
+        (objects.NAMESPACES,),
+    ),
     _release(components.AI_GATEWAY_CRDS, S2A, GATEWAY_CRDS),
-    # It never gets ready before the AI gateway is there, which gives it the right to read InferencePools.
+    # It becomes ready only after the AI gateway has granted it access to
+    # InferencePools.
     _release(components.ENVOY_GATEWAY, S2B, GATEWAY_CRDS, objects.CRDS),
-    # It looks once, at its start, whether there are InferencePools.
-    _release(components.AI_GATEWAY, S2B, components.ENVOY_GATEWAY.key, components.AI_GATEWAY_CRDS.key, objects.CRDS),
+    # It checks only once, at its start, whether InferencePools exist.
+    _release(
+        components.AI_GATEWAY,
+        S2B,
+        components.ENVOY_GATEWAY.key,
+        components.AI_GATEWAY_CRDS.key,
+        objects.CRDS,
+    ),
     Step(PAIR_READY, S2B, Action.READY, PAIR, (components.AI_GATEWAY.key,)),
-    # A stack that was here before may have left older definitions, which Helm never touches.
+    # An earlier stack may have left older definitions, which Helm never updates.
     Step(OTHER_CRDS, S2C, Action.CRDS, _WITH_CRDS, (objects.NAMESPACES,)),
     _release(components.CERT_MANAGER, S2C, OTHER_CRDS),
     _release(components.LEADER_WORKER_SET, S2C, OTHER_CRDS),
     _release(components.PROMETHEUS, S2C, OTHER_CRDS),
     _release(components.NODE_FEATURE_DISCOVERY, S2C, OTHER_CRDS),
-    _release(components.DRA_DRIVER, S2C, components.NODE_FEATURE_DISCOVERY.key, objects.QUOTA_GROUP),
-    # While the AI gateway is down its webhook lets no proxy pod be created, so the Gateway comes last.
+    _release(
+        components.DRA_DRIVER,
+        S2C,
+        components.NODE_FEATURE_DISCOVERY.key,
+        objects.QUOTA_GROUP,
+    ),
+    # While the AI gateway is down its webhook blocks the creation of proxy pods, so the
+    # Gateway comes last.
     _objects(objects.PROXY, S3, PAIR_READY),
     _objects(objects.CLASS, S3, objects.PROXY),
     Step(CLASS_READY, S3, Action.READY, (objects.CLASS,), (objects.CLASS,)),
     _objects(objects.GATEWAY, S3, CLASS_READY),
-    Step(ALL_READY, S4, Action.READY, EVERYTHING, (objects.GATEWAY, components.DRA_DRIVER.key, *_WITH_CRDS[:-1])),
+    Step(
+        ALL_READY,
+        S4,
+        Action.READY,
+        EVERYTHING,
+        (objects.GATEWAY, components.DRA_DRIVER.key, *_WITH_CRDS[:-1]),
+    ),
 )
 
 
 def _upgrade() -> tuple[Step, ...]:
-    """Give the steps one after the other: definitions first, the pair together, and nothing goes on before the last one is ready."""
+    """Return the upgrade steps as a chain.
+
+    Definitions come first, the gateway pair is upgraded together, and each step waits
+    for the previous one.
+    """
     unchained: list[Step] = [
-        *(_objects(name, S1) for name in (objects.NAMESPACES, objects.QUOTA_GROUP, objects.CRDS)),
+        *(
+            _objects(name, S1)
+            for name in (objects.NAMESPACES, objects.QUOTA_GROUP, objects.CRDS)
+        ),
         Step(GATEWAY_CRDS, S2A, Action.CRDS, (components.ENVOY_GATEWAY.key,)),
         Step(OTHER_CRDS, S2A, Action.CRDS, _WITH_CRDS),
         _release(components.AI_GATEWAY_CRDS, S2A),
@@ -115,10 +159,22 @@ def _upgrade() -> tuple[Step, ...]:
     ]
     for component in components.COMPONENTS[3:]:
         unchained.append(_release(component, S2C))
-        unchained.append(Step(f"{component.key}-ready", S2C, Action.READY, (component.key,)))
-    unchained += [_objects(objects.PROXY, S3), _objects(objects.CLASS, S3), Step(CLASS_READY, S3, Action.READY, (objects.CLASS,))]
-    unchained += [_objects(objects.GATEWAY, S3), Step(ALL_READY, S4, Action.READY, EVERYTHING)]
-    return tuple(step._replace(needs=(before.key,) if before else ()) for before, step in zip([None, *unchained], unchained, strict=False))
+        unchained.append(
+            Step(f"{component.key}-ready", S2C, Action.READY, (component.key,))
+        )
+    unchained += [
+        _objects(objects.PROXY, S3),
+        _objects(objects.CLASS, S3),
+        Step(CLASS_READY, S3, Action.READY, (objects.CLASS,)),
+    ]
+    unchained += [
+        _objects(objects.GATEWAY, S3),
+        Step(ALL_READY, S4, Action.READY, EVERYTHING),
+    ]
+    return tuple(
+        step._replace(needs=(before.key,) if before else ())
+        for before, step in zip([None, *unchained], unchained, strict=False)
+    )
 
 
 UPGRADE = _upgrade()

@@ -1,4 +1,4 @@
-"""A cache that is staged on a real cluster: orders, the activities, and what stands on the cluster."""
+"""A cache that is staged on a real cluster: orders, activities, and objects."""
 
 import secrets
 from collections.abc import AsyncIterator
@@ -11,10 +11,20 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.caches.activities import CacheActivities
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import ClusterApi, Json, Kind, ObjectId
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    GroupVersionKind,
+    Json,
+    ObjectId,
+)
 from activities.render.inputs.settings import RenderSettings
 from api_types import names
-from api_types.messages.caches import ApplyCache, AwaitCredential, CacheApplied, DeleteCacheObjects
+from api_types.messages.caches import (
+    ApplyCache,
+    AwaitCredential,
+    CacheApplied,
+    DeleteCacheObjects,
+)
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 
 SHARED = "testbed-rwx"
@@ -23,7 +33,10 @@ TOKEN = "hf_" + "verysecret"
 
 @dataclass
 class EndedRuns:
-    """A Temporal namespace with ended runs of one workflow: the answer of each to `account`, by run id."""
+    """A Temporal namespace with ended runs of one workflow.
+
+    The answers to the query `account` are given by run id.
+    """
 
     answers: dict[str, Any]
     queries: list[str] = field(default_factory=list)
@@ -36,7 +49,7 @@ class EndedRuns:
             yield SimpleNamespace(id=self.workflow_id, run_id=run_id)
 
     def get_workflow_handle(self, workflow_id: str, *, run_id: str) -> Any:
-        """Return a handle whose query answers, or raises, as the run does."""
+        """Return a handle whose query answers or raises like the run."""
         assert workflow_id == self.workflow_id
 
         async def query(name: str, **_: Any) -> Any:
@@ -52,9 +65,15 @@ def activities_on(cluster: ClusterUnderTest) -> CacheActivities:
     return CacheActivities(cluster.pool, cluster.store, RenderSettings())
 
 
-def an_order(cluster: ClusterUnderTest, size: int = 20, *, hub_key: str = "", **fields: Any) -> ApplyCache:
+def an_order(
+    cluster: ClusterUnderTest, size: int = 20, *, hub_key: str = "", **fields: Any
+) -> ApplyCache:
     """A cache of 20 GiB in a namespace of its own, to be filled."""
-    block = {"repo": "acme/tiny", "sizeGiB": size, **({"authSecret": {"name": hub_key}} if hub_key else {})}
+    block = {
+        "repo": "acme/tiny",
+        "sizeGiB": size,
+        **({"authSecret": {"name": hub_key}} if hub_key else {}),
+    }
     plain = {
         "connection": cluster.connection,
         "cluster": cluster.name,
@@ -71,19 +90,33 @@ def an_order(cluster: ClusterUnderTest, size: int = 20, *, hub_key: str = "", **
 
 def resized(order: ApplyCache, size: int) -> ApplyCache:
     block = {**order.spec["huggingFace"], "sizeGiB": size}
-    return order.model_copy(update={"spec": {**order.spec, "huggingFace": block}, "generation": 2, "hydrate": False})
+    return order.model_copy(
+        update={
+            "spec": {**order.spec, "huggingFace": block},
+            "generation": 2,
+            "hydrate": False,
+        }
+    )
 
 
-def environment(cluster: ClusterUnderTest, order: ApplyCache | AwaitCredential) -> ActivityEnvironment:
+def environment(
+    cluster: ClusterUnderTest, order: ApplyCache | AwaitCredential
+) -> ActivityEnvironment:
     name = order.name if isinstance(order, ApplyCache) else "qwen"
-    return cluster.environment_of(names.workflow_id("ModelCache", order.namespace, name))
+    return cluster.environment_of(
+        names.workflow_id("ModelCache", order.namespace, name)
+    )
 
 
 async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
-    return await environment(cluster, order).run(activities_on(cluster).apply_cache, order)
+    return await environment(cluster, order).run(
+        activities_on(cluster).apply_cache, order
+    )
 
 
-async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int) -> list[str]:
+async def remove(
+    cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int
+) -> list[str]:
     departure = DeleteCacheObjects(
         connection=order.connection,
         cluster=order.cluster,
@@ -92,15 +125,28 @@ async def remove(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApp
         claim=applied.claim,
         steps=list(steps or (1, 2, 3)),
     )
-    return (await environment(cluster, order).run(activities_on(cluster).delete_cache_objects, departure)).skipped
+    return (
+        await environment(cluster, order).run(
+            activities_on(cluster).delete_cache_objects, departure
+        )
+    ).skipped
 
 
-async def live(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, kind: Kind) -> Json | None:
+async def live(
+    cluster: ClusterUnderTest,
+    order: ApplyCache,
+    applied: CacheApplied,
+    kind: GroupVersionKind,
+) -> Json | None:
     suffix = {kinds.JOB: "-hyd", kinds.SECRET: "-auth", kinds.VOLUME_CLAIM: ""}[kind]
-    return await (await cluster.api()).get(ObjectId(kind, order.namespace, applied.claim + suffix))
+    return await (await cluster.api()).get(
+        ObjectId(kind, order.namespace, applied.claim + suffix)
+    )
 
 
-async def bound(cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied) -> Json:
+async def bound(
+    cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied
+) -> Json:
     async def look() -> Json | None:
         found = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
         # A claim that was just created has no status.
@@ -116,16 +162,28 @@ async def is_gone(api: ClusterApi, target: ObjectId) -> bool:
 
 
 def awaited(cluster: ClusterUnderTest, target: ObjectId) -> bool:
-    """Tell whether a heartbeat said that an object is waited for."""
+    """Return whether a heartbeat reported that an object is awaited."""
     named = f"{target.kind.kind} {target.namespace}/{target.name}"
-    return any(found.startswith(named) for beat in cluster.heartbeats for detail in beat for found in detail.get("waitingFor", ()))
+    return any(
+        found.startswith(named)
+        for beat in cluster.heartbeats
+        for detail in beat
+        for found in detail.get("waitingFor", ())
+    )
 
 
 @asynccontextmanager
-async def a_storage_class(cluster: ClusterUnderTest, name: str) -> AsyncIterator[ObjectId]:
-    """A class whose volumes nobody makes, for as long as it is not deleted."""
+async def a_storage_class(
+    cluster: ClusterUnderTest, name: str
+) -> AsyncIterator[ObjectId]:
+    """Create a class whose volumes are never provisioned, until it is deleted."""
     api = await cluster.api()
-    manifest = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}, "provisioner": "test/none"}
+    manifest = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name},
+        "provisioner": "test/none",
+    }
     await api.create(manifest)
     target = ObjectId(kinds.STORAGE_CLASS, "", name)
     yield target

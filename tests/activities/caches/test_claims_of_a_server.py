@@ -1,4 +1,7 @@
-"""A real API server writes sizes in its own form, binds, expands and holds the claims of caches, and knows their classes."""
+"""Claims of caches on a real API server.
+
+It normalizes sizes, binds, expands and protects claims, and knows their classes.
+"""
 
 import asyncio
 import secrets
@@ -8,7 +11,7 @@ import pytest
 from activities.caches.activities import CacheActivities
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Kind, ObjectId
+from activities.cluster_objects.cluster_api import GroupVersionKind, ObjectId
 from activities.render.inputs.settings import RenderSettings
 from api_types.errors import ServerError, StorageClassMissing
 from api_types.settings import KubeconfigSettings
@@ -30,20 +33,34 @@ from tests.activities.environment.operator import patch
 pytestmark = pytest.mark.testbed("shared")
 
 
-async def test_a_size_that_the_server_writes_in_its_own_form_is_compared_by_what_it_means(cluster: ClusterUnderTest) -> None:
-    """1024Gi is stored as 1Ti; the growth that the class does not allow would end in a refusal by the API server."""
+async def test_a_size_that_the_server_normalized_is_compared_by_value(
+    cluster: ClusterUnderTest,
+) -> None:
+    """1024Gi is stored as 1Ti.
+
+    The API server would reject a growth that the class does not allow.
+    """
     order = an_order(cluster, 1024)
     applied = await apply(cluster, order)
     stored = await bound(cluster, order, applied)
     assert stored["spec"]["resources"]["requests"]["storage"] == "1Ti"
     assert (await apply(cluster, resized(order, 1024))).warnings == []
     grown = await apply(cluster, resized(order, 2000))
-    assert grown.warnings == [f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, the volume keeps 1Ti"]
-    assert (await apply(cluster, resized(order, 20))).volume_digest == grown.volume_digest
+    assert grown.warnings == [
+        (
+            f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, "
+            "the volume keeps 1Ti"
+        )
+    ]
+    assert (
+        await apply(cluster, resized(order, 20))
+    ).volume_digest == grown.volume_digest
     await remove(cluster, order, applied)
 
 
-async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(
+    cluster: ClusterUnderTest,
+) -> None:
     api = await cluster.api()
     name = f"growing-{secrets.token_hex(4)}"
     order = an_order(cluster, storage_class_name=name)
@@ -56,7 +73,9 @@ async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(clus
     }
     await api.create(growing)
     applied = await apply(cluster, order)
-    with pytest.raises(ServerError, match="it can be expanded to 40Gi when it is Bound"):
+    with pytest.raises(
+        ServerError, match="it can be expanded to 40Gi when it is Bound"
+    ):
         await apply(cluster, resized(order, 40))
     volume = {
         "apiVersion": "v1",
@@ -77,11 +96,13 @@ async def test_a_volume_of_an_expandable_class_is_expanded_once_it_is_bound(clus
     assert claim
     assert claim["spec"]["resources"]["requests"]["storage"] == "40Gi"
     await remove(cluster, order, applied)
-    for kind in (Kind("v1", "PersistentVolume"), kinds.STORAGE_CLASS):
+    for kind in (GroupVersionKind("v1", "PersistentVolume"), kinds.STORAGE_CLASS):
         await api.delete(ObjectId(kind, "", name), propagation="Background")
 
 
-async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster, hydrate=False)
     applied = await apply(cluster, order)
     target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
@@ -99,34 +120,54 @@ async def test_a_volume_that_a_user_deletes_is_created_again_when_it_is_gone(clu
     await remove(cluster, order, applied)
 
 
-async def test_an_apply_that_waits_for_a_claim_to_be_gone_leaves_its_turn_to_others(cluster: ClusterUnderTest) -> None:
+async def test_an_apply_that_waits_for_the_deletion_of_a_claim_releases_its_turn(
+    cluster: ClusterUnderTest,
+) -> None:
     order, other = an_order(cluster, hydrate=False), an_order(cluster, hydrate=False)
     applied = await apply(cluster, order)
     target = ObjectId(kinds.VOLUME_CLAIM, order.namespace, applied.claim)
     await patch(cluster, target, {"metadata": {"finalizers": ["test/hold"]}})
     await (await cluster.api()).delete(target, propagation="Background")
-    pool = KubernetesPool(cluster.store, KubeconfigSettings(allow_loopback=True), applies_at_once=1)
+    pool = KubernetesPool(
+        cluster.store, KubeconfigSettings(allow_loopback=True), applies_at_once=1
+    )
     staging = CacheActivities(pool, cluster.store, RenderSettings())
     cluster.heartbeats.clear()
-    waiting = asyncio.create_task(environment(cluster, order).run(staging.apply_cache, order))
+    waiting = asyncio.create_task(
+        environment(cluster, order).run(staging.apply_cache, order)
+    )
     await eventually(lambda: awaited(cluster, target))
-    await remove(cluster, other, await asyncio.wait_for(environment(cluster, other).run(staging.apply_cache, other), 60))
+    await remove(
+        cluster,
+        other,
+        await asyncio.wait_for(
+            environment(cluster, other).run(staging.apply_cache, other), 60
+        ),
+    )
     assert not waiting.done()
     await patch(cluster, target, {"metadata": {"finalizers": None}})
     await remove(cluster, order, await waiting)
     await pool.close()
 
 
-async def test_wkl_84_a_claim_of_a_class_that_is_gone_is_made_again_with_the_one_that_is_wanted_now(cluster: ClusterUnderTest) -> None:
+async def test_a_claim_of_a_deleted_class_is_recreated_with_the_present_class(
+    cluster: ClusterUnderTest,
+) -> None:
     former = f"slow-{secrets.token_hex(4)}"
     order = an_order(cluster, storage_class_name=former)
     async with a_storage_class(cluster, former):
         first = await apply(cluster, order)
-        kept = await apply(cluster, order.model_copy(update={"storage_class_name": SHARED}))
-        assert kept.volume_digest == first.volume_digest, "while the class is there, its volume may come"
+        kept = await apply(
+            cluster, order.model_copy(update={"storage_class_name": SHARED})
+        )
+        assert kept.volume_digest == first.volume_digest, (
+            "while the class is there, its volume may come"
+        )
     with pytest.raises(StorageClassMissing, match=former):
         await apply(cluster, order)
-    second = await apply(cluster, order.model_copy(update={"storage_class_name": SHARED}))
+    second = await apply(
+        cluster, order.model_copy(update={"storage_class_name": SHARED})
+    )
     assert second.job_uid not in ("", first.job_uid)
     assert (await bound(cluster, order, second))["spec"]["storageClassName"] == SHARED
     await remove(cluster, order, second)

@@ -1,4 +1,4 @@
-"""One artifact on one real cluster: created, kept, filled again and deleted (spec/workloads.md 5.3 to 5.6 and 5.9)."""
+"""One artifact on one real cluster: created, kept, filled again and deleted."""
 
 import asyncio
 import base64
@@ -41,12 +41,22 @@ async def cluster(tmp_path: Path) -> AsyncIterator[ClusterUnderTest]:
         yield cluster
 
 
-async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     again = await apply(cluster, order)
-    assert (applied.job_uid, applied.claim, applied.volume_digest) == (again.job_uid, again.claim, again.volume_digest)
-    assert (applied.warnings, applied.credential_missing, applied.credential_version) == ([], "", "")
+    assert (applied.job_uid, applied.claim, applied.volume_digest) == (
+        again.job_uid,
+        again.claim,
+        again.volume_digest,
+    )
+    assert (
+        applied.warnings,
+        applied.credential_missing,
+        applied.credential_version,
+    ) == ([], "", "")
     volume = await bound(cluster, order, applied)
     assert volume["spec"]["accessModes"] == ["ReadWriteMany"]
     assert await remove(cluster, order, applied) == []
@@ -55,13 +65,22 @@ async def test_a_volume_and_its_job_are_created_once_and_deleted_completely(clus
     assert await remove(cluster, order, applied) == []
 
 
-async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secret_one_key_is_copied(cluster: ClusterUnderTest) -> None:
+async def test_without_a_token_only_the_volume_is_created_and_of_the_secret_one_key_is_copied(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster, hub_key="hub")
     held = await apply(cluster, order)
     assert held.job_uid == ""
-    assert f"Secret {order.namespace}/hub with key 'HF_TOKEN' does not exist" in held.credential_missing
+    assert (
+        f"Secret {order.namespace}/hub with key 'HF_TOKEN' does not exist"
+        in held.credential_missing
+    )
     assert await live(cluster, order, held, kinds.SECRET) is None
-    await cluster.store.put(StoredSecret(order.namespace, "hub", {"HF_TOKEN": TOKEN.encode(), "other": b"private"}))
+    await cluster.store.put(
+        StoredSecret(
+            order.namespace, "hub", {"HF_TOKEN": TOKEN.encode(), "other": b"private"}
+        )
+    )
     applied = await apply(cluster, order)
     assert applied.job_uid
     assert applied.credential_version
@@ -75,7 +94,9 @@ async def test_wkl_87_without_a_token_only_the_volume_is_created_and_of_the_secr
     await remove(cluster, order, applied)
 
 
-async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and_removed_with_the_token(cluster: ClusterUnderTest) -> None:
+async def test_the_network_secrets_are_copied_once_complete_and_removed_with_the_token(
+    cluster: ClusterUnderTest,
+) -> None:
     hydration = {
         "proxy": {"urlSecret": {"name": "proxy", "key": "url"}},
         "caBundle": {"configMapKeyRef": {"name": "company-ca", "key": "bundle.pem"}},
@@ -85,16 +106,45 @@ async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and
     order = plain.model_copy(update={"spec": {**plain.spec, "hydration": hydration}})
     namespace, put = order.namespace, cluster.store.put
     await put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))
-    await put(StoredSecret(namespace, "proxy", {"url": b"http://robot:" + TOKEN.encode() + b"@proxy:3128", "other": b"private"}))
+    await put(
+        StoredSecret(
+            namespace,
+            "proxy",
+            {
+                "url": b"http://robot:" + TOKEN.encode() + b"@proxy:3128",
+                "other": b"private",
+            },
+        )
+    )
     held = await apply(cluster, order)
     assert (held.job_uid, held.credential_version) == ("", "")
-    assert f"ConfigMap {namespace}/company-ca with key 'bundle.pem' does not exist" in held.credential_missing
-    others = [SecretKey(name="proxy", key="url"), SecretKey(name="company-ca", key="bundle.pem"), SecretKey(name="mirror")]
-    wait = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN", others=others)
-    waiting = asyncio.create_task(environment(cluster, wait).run(activities_on(cluster).await_credential, wait))
-    await put(StoredSecret(namespace, "company-ca", {"bundle.pem": b"PEM"}, kind="ConfigMap"))
+    assert (
+        f"ConfigMap {namespace}/company-ca with key 'bundle.pem' does not exist"
+        in held.credential_missing
+    )
+    others = [
+        SecretKey(name="proxy", key="url"),
+        SecretKey(name="company-ca", key="bundle.pem"),
+        SecretKey(name="mirror"),
+    ]
+    wait = AwaitCredential(
+        namespace=namespace, name="hub", key="HF_TOKEN", others=others
+    )
+    waiting = asyncio.create_task(
+        environment(cluster, wait).run(activities_on(cluster).await_credential, wait)
+    )
+    await put(
+        StoredSecret(namespace, "company-ca", {"bundle.pem": b"PEM"}, kind="ConfigMap")
+    )
     docker_type = "kubernetes.io/dockerconfigjson"
-    await put(StoredSecret(namespace, "mirror", {".dockerconfigjson": b'{"auths": {}}'}, type=docker_type))
+    await put(
+        StoredSecret(
+            namespace,
+            "mirror",
+            {".dockerconfigjson": b'{"auths": {}}'},
+            type=docker_type,
+        )
+    )
     version = await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
     applied = await apply(cluster, order)
     assert applied.job_uid
@@ -103,25 +153,54 @@ async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and
     api = await cluster.api()
 
     async def copies() -> dict[str, Json]:
-        listed = await api.list(Selection(kinds.SECRET, namespace, f"{labels.CACHE}={applied.claim}"))
-        return {item["metadata"]["name"].removeprefix(f"{applied.claim}-"): item for item in listed.items}
+        listed = await api.list(
+            Selection(kinds.SECRET, namespace, f"{labels.CACHE}={applied.claim}")
+        )
+        return {
+            item["metadata"]["name"].removeprefix(f"{applied.claim}-"): item
+            for item in listed.items
+        }
 
     found = await copies()
-    assert {name: (copy["type"], sorted(copy["data"])) for name, copy in found.items()} == {
+    assert {
+        name: (copy["type"], sorted(copy["data"])) for name, copy in found.items()
+    } == {
         "auth": ("Opaque", ["HF_TOKEN"]),
         "proxy": ("Opaque", ["url"]),
         "ca": ("Opaque", ["bundle.pem"]),
         "pull-0": (docker_type, [".dockerconfigjson"]),
     }
     assert base64.b64decode(found["ca"]["data"]["bundle.pem"]) == b"PEM"
-    sources = {"auth": "Secret/hub", "proxy": "Secret/proxy", "ca": "ConfigMap/company-ca", "pull-0": "Secret/mirror"}
-    assert {name: copy["metadata"]["annotations"][labels.SOURCE] for name, copy in found.items()} == sources
-    # A corrected one is written beside the same Job, with the version that the watch of the cluster compares.
-    await put(StoredSecret(namespace, "mirror", {".dockerconfigjson": b'{"auths": {"r": {}}}'}, type=docker_type))
+    sources = {
+        "auth": "Secret/hub",
+        "proxy": "Secret/proxy",
+        "ca": "ConfigMap/company-ca",
+        "pull-0": "Secret/mirror",
+    }
+    assert {
+        name: copy["metadata"]["annotations"][labels.SOURCE]
+        for name, copy in found.items()
+    } == sources
+    # A corrected Secret is written for the same Job, with the version that the watch of
+    # the cluster compares.
+    await put(
+        StoredSecret(
+            namespace,
+            "mirror",
+            {".dockerconfigjson": b'{"auths": {"r": {}}}'},
+            type=docker_type,
+        )
+    )
     assert (await apply(cluster, order)).job_uid == applied.job_uid
-    corrected, source = (await copies())["pull-0"], await cluster.store.describe(namespace, "mirror")
+    corrected, source = (
+        (await copies())["pull-0"],
+        await cluster.store.describe(namespace, "mirror"),
+    )
     assert source
-    assert base64.b64decode(corrected["data"][".dockerconfigjson"]) == b'{"auths": {"r": {}}}'
+    assert (
+        base64.b64decode(corrected["data"][".dockerconfigjson"])
+        == b'{"auths": {"r": {}}}'
+    )
     assert corrected["metadata"]["annotations"][labels.SOURCE_VERSION] == source.version
     assert await remove(cluster, order, applied, 2) == []
     assert await copies() == {}
@@ -132,50 +211,83 @@ async def test_wkl_87_what_the_network_needs_is_copied_once_all_of_it_exists_and
 async def test_a_change_of_the_token_ends_the_wait(cluster: ClusterUnderTest) -> None:
     namespace = f"team-{secrets.token_hex(4)}"
     order = AwaitCredential(namespace=namespace, name="hub", key="HF_TOKEN")
-    waiting = asyncio.create_task(environment(cluster, order).run(activities_on(cluster).await_credential, order))
+    waiting = asyncio.create_task(
+        environment(cluster, order).run(activities_on(cluster).await_credential, order)
+    )
     await asyncio.sleep(0.1)
     assert not waiting.done()
-    await cluster.store.put(StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()}))
+    await cluster.store.put(
+        StoredSecret(namespace, "hub", {"HF_TOKEN": TOKEN.encode()})
+    )
     version = await asyncio.wait_for(waiting, TIMEOUT_SECONDS)
     assert version
     assert TOKEN not in version
 
 
-async def test_a_volume_that_cannot_be_expanded_or_change_its_class_is_kept_with_a_warning(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_that_cannot_be_expanded_or_change_its_class_is_kept_with_a_warning(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     await bound(cluster, order, applied)
     grown = await apply(cluster, resized(order, 40))
-    assert grown.warnings == [f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, the volume keeps 20Gi"]
-    moved = await apply(cluster, order.model_copy(update={"storage_class_name": "another", "hydrate": False}))
-    assert moved.warnings == [f"the volume keeps storage class {SHARED}; another is used from the next artifact on"]
+    assert grown.warnings == [
+        (
+            f"ExpansionUnsupported: storage class {SHARED} does not allow expansion, "
+            "the volume keeps 20Gi"
+        )
+    ]
+    moved = await apply(
+        cluster,
+        order.model_copy(update={"storage_class_name": "another", "hydrate": False}),
+    )
+    assert moved.warnings == [
+        f"the volume keeps storage class {SHARED}; another is used from the next artifact on"
+    ]
     shrunk = await apply(cluster, resized(order, 10))
     assert shrunk.warnings == []
     volume = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
     assert volume
-    assert (volume["spec"]["resources"]["requests"]["storage"], volume["spec"]["storageClassName"]) == ("20Gi", SHARED)
+    assert (
+        volume["spec"]["resources"]["requests"]["storage"],
+        volume["spec"]["storageClassName"],
+    ) == ("20Gi", SHARED)
     await remove(cluster, order, applied)
 
 
-async def test_a_volume_keeps_its_access_mode_with_a_warning(cluster: ClusterUnderTest) -> None:
+async def test_a_volume_keeps_its_access_mode_with_a_warning(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster, hydrate=False)
-    once = {**order.spec, "volume": {"accessMode": "ReadWriteOnce", "storageClassName": SHARED}}
+    once = {
+        **order.spec,
+        "volume": {"accessMode": "ReadWriteOnce", "storageClassName": SHARED},
+    }
     applied = await apply(cluster, order.model_copy(update={"spec": once}))
     assert applied.warnings == []
     volume = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
     assert volume
     assert volume["spec"]["accessModes"] == ["ReadWriteOnce"]
     again = await apply(cluster, order)
-    assert again.warnings == ["the volume keeps access mode ReadWriteOnce; ReadWriteMany is used from the next artifact on"]
+    assert again.warnings == [
+        (
+            "the volume keeps access mode ReadWriteOnce; ReadWriteMany is used from "
+            "the next artifact on"
+        )
+    ]
     assert again.access_mode == "ReadWriteOnce"
     await remove(cluster, order, applied)
 
 
-async def test_wkl_99_an_object_of_another_owner_is_neither_overwritten_nor_deleted(cluster: ClusterUnderTest) -> None:
+async def test_an_object_of_another_owner_is_neither_overwritten_nor_deleted(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     other = order.model_copy(update={"uid": "uid-of-another"})
-    with pytest.raises(NameConflict, match=f"belongs to ModelCache {order.namespace}/qwen"):
+    with pytest.raises(
+        NameConflict, match=f"belongs to ModelCache {order.namespace}/qwen"
+    ):
         await apply(cluster, other)
     skipped = await remove(cluster, other, applied)
     assert len(skipped) == 2
@@ -183,36 +295,66 @@ async def test_wkl_99_an_object_of_another_owner_is_neither_overwritten_nor_dele
     await remove(cluster, order, applied)
 
 
-async def test_an_apply_names_the_claims_that_ended_runs_of_the_cache_left(cluster: ClusterUnderTest) -> None:
+async def test_an_apply_names_the_claims_that_ended_runs_of_the_cache_left(
+    cluster: ClusterUnderTest,
+) -> None:
     ended = an_order(cluster, hydrate=False)
-    other_plane = ended.model_copy(update={"uid": "uid-elsewhere", "revision": "d" * 40})
+    other_plane = ended.model_copy(
+        update={"uid": "uid-elsewhere", "revision": "d" * 40}
+    )
     other_cache = ended.model_copy(update={"name": "other", "revision": "e" * 40})
     present = ended.model_copy(update={"uid": "uid-now", "revision": "f" * 40})
     runs = EndedRuns({"r1": {"uid": ended.uid}, "r2": {"uid": other_cache.uid}})
     cluster.client = cast("Any", runs)
-    left, *_ = [await apply(cluster, each) for each in (ended, other_plane, other_cache)]
+    left, *_ = [
+        await apply(cluster, each) for each in (ended, other_plane, other_cache)
+    ]
     applied = await apply(cluster, present)
     assert applied.earlier == [EarlierClaim(claim=left.claim, uid=ended.uid)]
 
 
-async def test_what_cannot_be_rendered_is_refused_with_its_reason(cluster: ClusterUnderTest) -> None:
+async def test_an_invalid_spec_is_refused_with_its_reason(
+    cluster: ClusterUnderTest,
+) -> None:
     with pytest.raises(InvalidInput, match="repo must be 'owner/name'"):
-        await apply(cluster, an_order(cluster, spec={"source": "HuggingFace", "huggingFace": {"repo": "a b", "sizeGiB": 1}}))
+        await apply(
+            cluster,
+            an_order(
+                cluster,
+                spec={
+                    "source": "HuggingFace",
+                    "huggingFace": {"repo": "a b", "sizeGiB": 1},
+                },
+            ),
+        )
 
 
-async def test_wkl_84_a_cluster_without_a_class_is_refused(cluster: ClusterUnderTest) -> None:
-    with pytest.raises(Exception, match="reports no storage class for caches") as caught:
+async def test_a_cluster_without_a_class_is_refused(
+    cluster: ClusterUnderTest,
+) -> None:
+    with pytest.raises(
+        Exception, match="reports no storage class for caches"
+    ) as caught:
         await apply(cluster, an_order(cluster, storage_class_name=""))
     assert type(caught.value).__name__ == "Unsupported"
 
 
-async def test_wkl_84_a_class_that_is_not_on_the_cluster_is_named_before_a_claim_is_made(cluster: ClusterUnderTest) -> None:
+async def test_a_missing_storage_class_is_named_before_a_claim_is_created(
+    cluster: ClusterUnderTest,
+) -> None:
     missing = f"slow-{secrets.token_hex(4)}"
     order = an_order(cluster, storage_class_name=missing)
-    with pytest.raises(StorageClassMissing, match=f"cluster {cluster.name} has no StorageClass {missing}: .*of the InferenceCluster"):
+    with pytest.raises(
+        StorageClassMissing,
+        match=f"cluster {cluster.name} has no StorageClass {missing}: .*of the InferenceCluster",
+    ):
         await apply(cluster, order)
-    by_cache = order.model_copy(update={"spec": {**order.spec, "volume": {"storageClassName": missing}}})
-    with pytest.raises(StorageClassMissing, match=r"spec.volume.storageClassName of the ModelCache"):
+    by_cache = order.model_copy(
+        update={"spec": {**order.spec, "volume": {"storageClassName": missing}}}
+    )
+    with pytest.raises(
+        StorageClassMissing, match=r"spec.volume.storageClassName of the ModelCache"
+    ):
         await apply(cluster, by_cache)
     claims = Selection(kinds.VOLUME_CLAIM, order.namespace)
     assert not (await (await cluster.api()).list(claims)).items
@@ -221,11 +363,16 @@ async def test_wkl_84_a_class_that_is_not_on_the_cluster_is_named_before_a_claim
     await remove(cluster, order, applied)
 
 
-async def test_wkl_84_a_volume_that_is_bound_needs_its_class_no_more(cluster: ClusterUnderTest) -> None:
+async def test_a_bound_volume_no_longer_needs_its_class(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     before = await bound(cluster, order, applied)
-    again = await apply(cluster, order.model_copy(update={"storage_class_name": f"slow-{secrets.token_hex(4)}"}))
+    again = await apply(
+        cluster,
+        order.model_copy(update={"storage_class_name": f"slow-{secrets.token_hex(4)}"}),
+    )
     assert "the volume keeps storage class" in "; ".join(again.warnings)
     after = await live(cluster, order, applied, kinds.VOLUME_CLAIM)
     assert after
@@ -233,18 +380,27 @@ async def test_wkl_84_a_volume_that_is_bound_needs_its_class_no_more(cluster: Cl
     await remove(cluster, order, applied)
 
 
-async def test_the_namespace_is_created_on_demand_and_kept_without_our_labels(cluster: ClusterUnderTest) -> None:
+async def test_the_namespace_is_created_on_demand_and_kept_without_our_labels(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster)
     applied = await apply(cluster, order)
     await remove(cluster, order, applied)
-    namespace = await (await cluster.api()).get(ObjectId(kinds.NAMESPACE, "", order.namespace))
+    namespace = await (await cluster.api()).get(
+        ObjectId(kinds.NAMESPACE, "", order.namespace)
+    )
     assert namespace
-    assert namespace["metadata"]["annotations"][labels.CREATED_FOR] == f"ModelCache {order.namespace}/qwen"
+    assert (
+        namespace["metadata"]["annotations"][labels.CREATED_FOR]
+        == f"ModelCache {order.namespace}/qwen"
+    )
     assert labels.MANAGED_BY not in namespace["metadata"]["labels"]
 
 
 @pytest.mark.slow
-async def test_the_objects_of_a_cache_are_watched_from_the_volume_to_the_last_pod(cluster: ClusterUnderTest) -> None:
+async def test_the_objects_of_a_cache_are_watched_from_the_volume_to_the_last_pod(
+    cluster: ClusterUnderTest,
+) -> None:
     order = an_order(cluster)
     workflow_id = f"modelcache/{order.namespace}/qwen"
     async with cluster.watching() as client:
@@ -254,10 +410,14 @@ async def test_the_objects_of_a_cache_are_watched_from_the_volume_to_the_last_po
             notes = client.of(workflow_id)
             last = notes[-1].cache if notes else None
             return bool(
-                last and [volume.phase for volume in last.volumes] == ["Bound"] and [job.state for job in last.jobs] == ["Complete"]
+                last
+                and [volume.phase for volume in last.volumes] == ["Bound"]
+                and [job.state for job in last.jobs] == ["Complete"]
             )
 
         await eventually(staged)
         assert client.of(workflow_id)[-1].owner_uid == order.uid
         await remove(cluster, order, applied)
-        await eventually(lambda: client.of(workflow_id)[-1].cache.model_dump()["volumes"] == [])  # type: ignore[union-attr]
+        await eventually(
+            lambda: client.of(workflow_id)[-1].model_dump()["cache"]["volumes"] == []
+        )

@@ -1,4 +1,4 @@
-"""Which deployments are told of replicas that do not run, and how often. Temporal is in the place of a real one."""
+"""Notifications of deployments about closed replicas. Temporal is a fake."""
 
 import asyncio
 from collections import Counter
@@ -27,7 +27,9 @@ ROUNDS = 20
 
 @dataclass
 class Temporal:
-    """Visibility with closed runs by cluster, the workflows that run again, and the deployments that were signalled."""
+    """Visibility with closed runs by cluster, running workflows, and signalled
+    deployments.
+    """
 
     closed: dict[str, str]
     running: set[str] = field(default_factory=set)
@@ -47,16 +49,30 @@ class Temporal:
         if self.down:
             raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
         for workflow_id, cluster in self.closed.items():
-            found = {CLUSTER: cluster, NAMESPACE: "ml", DEPLOYMENT: workflow_id.rsplit("/", 1)[-1].partition("-")[0]}
+            found = {
+                CLUSTER: cluster,
+                NAMESPACE: "ml",
+                DEPLOYMENT: workflow_id.rsplit("/", 1)[-1].partition("-")[0],
+            }
             run_id = f"run of {workflow_id}"
-            yield SimpleNamespace(id=workflow_id, run_id=run_id, typed_search_attributes=found)
+            yield SimpleNamespace(
+                id=workflow_id, run_id=run_id, typed_search_attributes=found
+            )
 
     def get_workflow_handle(self, workflow_id: str) -> Any:
         async def describe() -> Any:
             self.looks += 1
-            status = WorkflowExecutionStatus.RUNNING if workflow_id in self.running else WorkflowExecutionStatus.TERMINATED
+            status = (
+                WorkflowExecutionStatus.RUNNING
+                if workflow_id in self.running
+                else WorkflowExecutionStatus.TERMINATED
+            )
             info = SimpleNamespace(first_run_id="run")
-            return SimpleNamespace(status=status, run_id="run", raw_description=SimpleNamespace(workflow_execution_info=info))
+            return SimpleNamespace(
+                status=status,
+                run_id="run",
+                raw_description=SimpleNamespace(workflow_execution_info=info),
+            )
 
         async def signal(name: str, _payload: Any) -> None:
             assert name == "check_replicas"
@@ -67,11 +83,13 @@ class Temporal:
         return SimpleNamespace(describe=describe, signal=signal)
 
     async def rounds(self, cluster: str = "eu") -> None:
-        """Look for closed replicas of a cluster some times."""
+        """Run some rounds of notifications for a cluster."""
         self.listings = 0
         self.enough.clear()
         client = cast(Client, self)
-        notifier = DeploymentNotifier(ClosedReplicas(), client, cluster, self.repeated.append)
+        notifier = DeploymentNotifier(
+            ClosedReplicas(), client, cluster, self.repeated.append
+        )
         async with in_background(notifier.run()), asyncio.timeout(60):
             await self.enough.wait()
 
@@ -82,20 +100,24 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(closed_replicas, "LISTING_SECONDS", 0.0)
 
 
-async def test_the_deployment_of_a_closed_replica_on_the_cluster_is_told_once_in_a_while() -> None:
+async def test_the_deployment_of_a_closed_replica_is_notified_periodically() -> None:
     temporal = Temporal({EU: "eu", US: "us"})
     await temporal.rounds()
     assert temporal.told == {"modeldeployment/ml/chat": 1}
     assert temporal.looks == 1
 
 
-async def test_one_that_stays_closed_is_told_again_ever_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_replica_that_stays_closed_is_reported_at_growing_intervals(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     loop = asyncio.get_running_loop()
     now = 0.0
     monkeypatch.setattr(loop, "time", lambda: now)
     temporal = Temporal({EU: "eu"})
     client = cast(Client, temporal)
-    notifier = DeploymentNotifier(ClosedReplicas(), client, "eu", temporal.repeated.append)
+    notifier = DeploymentNotifier(
+        ClosedReplicas(), client, "eu", temporal.repeated.append
+    )
     told_at = []
     for now in map(float, range(0, 1000, 15)):
         before = temporal.told.total()
@@ -111,19 +133,21 @@ async def test_a_deployment_that_refuses_signals_delays_no_other() -> None:
     assert temporal.told == {"modeldeployment/ml/code": 1}
 
 
-async def test_one_that_runs_again_is_not_told() -> None:
+async def test_a_replica_that_runs_again_is_not_reported() -> None:
     temporal = Temporal({EU: "eu"}, running={EU})
     await temporal.rounds()
     assert temporal.told == {}
 
 
-async def test_observations_are_repeated_once_for_a_replica_of_which_a_run_was_closed() -> None:
+async def test_an_observation_is_repeated_once_after_a_replicas_run_was_closed() -> (
+    None
+):
     temporal = Temporal({EU: "eu", US: "us"}, running={EU})
     await temporal.rounds()
     assert temporal.repeated == [EU]
 
 
-async def test_what_is_not_found_in_an_outage_of_the_server_is_found_after_it() -> None:
+async def test_replicas_closed_during_an_outage_are_found_after_it() -> None:
     temporal = Temporal({EU: "eu"}, down=True)
     await temporal.rounds()
     assert temporal.told == {}
@@ -132,26 +156,37 @@ async def test_what_is_not_found_in_an_outage_of_the_server_is_found_after_it() 
     assert temporal.told == {"modeldeployment/ml/chat": 1}
 
 
-async def test_one_listing_serves_the_clusters_of_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_listing_serves_the_clusters_of_a_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(closed_replicas, "LISTING_SECONDS", 100_000.0)
     temporal = Temporal({EU: "eu", US: "us"})
     closed = ClosedReplicas()
-    found = await asyncio.gather(*(closed.on_cluster(cast(Client, temporal), cluster) for cluster in ("eu", "us", "oslo")))
+    found = await asyncio.gather(
+        *(
+            closed.on_cluster(cast(Client, temporal), cluster)
+            for cluster in ("eu", "us", "oslo")
+        )
+    )
     assert [[each.workflow_id for each in on] for on in found] == [[EU], [US], []]
     assert temporal.listings == 1
 
 
 class NoticedError(Exception):
-    """A round began."""
+    """A round has started."""
 
 
-async def test_the_watch_of_a_cluster_looks_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_watch_of_a_cluster_finds_closed_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def notify(notifier: DeploymentNotifier) -> None:
         del notifier
         raise NoticedError
 
     monkeypatch.setattr(DeploymentNotifier, "notify", notify)
-    order = WatchCluster(connection=Connection(cluster="eu", namespace="n", name="eu"), cluster_uid="u")
+    order = WatchCluster(
+        connection=Connection(cluster="eu", namespace="n", name="eu"), cluster_uid="u"
+    )
     environment = asked_by("inferencecluster/eu", cast(Client, Temporal({})))
     with pytest.raises(NoticedError):
         await environment.run(ClusterActivities(IdlePool()).watch_cluster, order)

@@ -1,4 +1,4 @@
-"""Waiting until a cluster that could not be connected can be: when it is tried, and when the wait ends. Without a cluster."""
+"""Waiting until a cluster can be connected, without a cluster."""
 
 import asyncio
 import contextlib
@@ -9,11 +9,16 @@ import pytest
 
 from activities.cluster_objects.cluster_api import ClusterApi
 from activities.clusters import connection_wait
-from activities.clusters.connection_wait import ConnectionWait
-from api_types.errors import ClusterUnreachable, CredentialsInvalid, ModelplaneError, PermissionDenied
+from activities.clusters.connection_wait import ConnectionRetry
+from api_types.errors import (
+    ClusterUnreachable,
+    CredentialsInvalid,
+    ModelplaneError,
+    PermissionDenied,
+)
 from tests.environment.idle_clusters import IdleCluster
 
-# No test waits so long.
+# No test waits this long.
 NEVER = (100_000.0, 100_000.0)
 AT_ONCE = (0.0, 0.0)
 POLLS = 20
@@ -21,7 +26,7 @@ POLLS = 20
 
 @dataclass
 class Store:
-    """A Secret that is read, and the attempts that are made with what is in it. `now` is what both give."""
+    """A Secret, and the attempts with its content. `now` is the result of both."""
 
     now: "ClusterApi | ModelplaneError"
     refused: ModelplaneError | None = None
@@ -44,17 +49,26 @@ class Store:
             raise self.refused
 
     async def polled(self, wait: "asyncio.Task[None]") -> None:
-        """Let some polls pass; the wait must not end."""
+        """Let some polls pass. The wait must not end."""
         self.reads = 0
         self.enough.clear()
-        ended, _ = await asyncio.wait([wait, asyncio.create_task(self.enough.wait())], return_when=asyncio.FIRST_COMPLETED)
+        ended, _ = await asyncio.wait(
+            [wait, asyncio.create_task(self.enough.wait())],
+            return_when=asyncio.FIRST_COMPLETED,
+        )
         assert wait not in ended
 
 
 @contextlib.asynccontextmanager
-async def waiting(store: Store, known: ModelplaneError) -> AsyncIterator["asyncio.Task[None]"]:
-    """The wait, as a task, after an attempt that failed with an error."""
-    task = asyncio.create_task(ConnectionWait(store.read, store.attempt, known.type or "", known.message).run())
+async def waiting(
+    store: Store, known: ModelplaneError
+) -> AsyncIterator["asyncio.Task[None]"]:
+    """Return the wait as a task, after an attempt that failed with an error."""
+    task = asyncio.create_task(
+        ConnectionRetry(
+            store.read, store.attempt, known.type or "", known.message
+        ).run()
+    )
     try:
         yield task
     finally:
@@ -80,7 +94,9 @@ async def test_a_secret_that_arrives_is_tried_at_once() -> None:
     assert store.attempts == 1
 
 
-async def test_a_credential_is_tried_ever_more_rarely_and_another_one_at_once() -> None:
+async def test_a_credential_is_retried_at_growing_intervals_and_a_new_one_at_once() -> (
+    None
+):
     refused = CredentialsInvalid("401")
     store = Store(IdleCluster(), refused)
     async with waiting(store, refused) as wait:
@@ -91,10 +107,10 @@ async def test_a_credential_is_tried_ever_more_rarely_and_another_one_at_once() 
         assert store.attempts == 2
 
 
-async def test_an_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_wait, "ATTEMPT_SECONDS", AT_ONCE)
     store = Store(IdleCluster(), ClusterUnreachable("connection refused"))
-    # The text of a lost connection varies: it is the same failure.
+    # The text of a lost connection varies. It is the same failure.
     async with waiting(store, ClusterUnreachable("timed out")) as wait:
         await store.polled(wait)
         store.refused = None
@@ -105,13 +121,22 @@ async def test_an_api_server_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     ("known", "now"),
     [
-        (CredentialsInvalid("Secret eu does not exist"), CredentialsInvalid("Secret eu has no key 'kubeconfig'")),
+        (
+            CredentialsInvalid("Secret eu does not exist"),
+            CredentialsInvalid("Secret eu has no key 'kubeconfig'"),
+        ),
         (ClusterUnreachable("timed out"), CredentialsInvalid("401")),
         (CredentialsInvalid("401"), PermissionDenied("401")),
     ],
-    ids=["another text for a person", "another error", "another error of the same text"],
+    ids=[
+        "another text for a person",
+        "another error",
+        "another error of the same text",
+    ],
 )
-async def test_another_failure_ends_the_wait_so_that_it_is_shown(known: ModelplaneError, now: ModelplaneError) -> None:
+async def test_another_failure_ends_the_wait_so_that_it_is_shown(
+    known: ModelplaneError, now: ModelplaneError
+) -> None:
     store = Store(IdleCluster(), now)
     async with waiting(store, known) as wait, asyncio.timeout(60):
         await wait

@@ -1,4 +1,4 @@
-"""The simulated cluster in the place of a real one, for tests of the requests of activities."""
+"""The simulated cluster instead of a real one, for tests of the requests of activities."""
 
 import asyncio
 import random
@@ -11,7 +11,12 @@ from unittest import mock
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clients.secrets.directory import SecretDirectory
 from activities.cluster_objects import deletion
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    ClusterPool,
+    Json,
+    ObjectId,
+)
 from api_types.messages.cluster_work import Connection
 from tests.activities.environment.cluster_under_test import ClusterUnderTest
 from tests.simulation import kinds
@@ -20,13 +25,21 @@ from tests.simulation.reconciling import ClusterBehaviour
 from tests.simulation.store import ObjectKey
 
 _LONGEST_SECONDS = 0.02
-# The longest delay that the controllers and the kubelet of a simulation draw; a watch lasts longer.
+# The longest delay of a simulation's controllers and kubelet. A watch lasts longer.
 _LONGEST_DELAY_SECONDS = 300.0
-# The first and the longest pause between two looks at deleted objects.
+# The first and the longest pause between two checks of deleted objects.
 _POLL_SECONDS = (0.01, 0.05)
 _SOON = (0.0, _LONGEST_SECONDS)
 QUICK = ClusterBehaviour(
-    reaction=_SOON, start=_SOON, ready=_SOON, end=_SOON, bind=_SOON, job=_SOON, gateway=_SOON, address=_SOON, removal=_SOON
+    reaction=_SOON,
+    start=_SOON,
+    ready=_SOON,
+    end=_SOON,
+    bind=_SOON,
+    job=_SOON,
+    gateway=_SOON,
+    address=_SOON,
+    removal=_SOON,
 )
 NAME, POOLS = "prod-eu", ("h100", "l40s")
 
@@ -39,7 +52,6 @@ class ShortDelays(random.Random):
     """
 
     def uniform(self, a: float, b: float) -> float:
-        """See `random.Random`."""
         drawn = super().uniform(a, b)
         return drawn if a > _LONGEST_DELAY_SECONDS else min(drawn, _LONGEST_SECONDS)
 
@@ -52,24 +64,37 @@ class OneCluster(ClusterPool):
         self._client = ClusterClient(server)
 
     async def at(self, connection: Connection) -> ClusterApi:
-        """See `ClusterPool`."""
         del connection
         return self._client
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
 
 @asynccontextmanager
 async def cluster_in_memory(folder: Path) -> AsyncIterator[ClusterUnderTest]:
-    """Run a cluster with the kinds that a serving stack brings, a class of volumes and two pools of nodes."""
+    """Run a cluster with a serving stack's kinds, a volume class and two pools."""
     server = ApiServer(NAME, ShortDelays(1), pause=_no_pause, behaviour=QUICK)
     server.serve(*kinds.STACK)
-    server.create({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "testbed-rwx"}, "provisioner": "sim"})
+    server.create(
+        {
+            "apiVersion": "storage.k8s.io/v1",
+            "kind": "StorageClass",
+            "metadata": {"name": "testbed-rwx"},
+            "provisioner": "sim",
+        }
+    )
     for pool in POOLS:
         server.set_nodes(pool, 4)
-    connection = Connection(cluster=NAME, namespace="modelplane-system", name=f"{NAME}-kubeconfig")
-    made = ClusterUnderTest(NAME, connection, SecretDirectory(folder), cast("KubernetesPool", OneCluster(server)))
+    connection = Connection(
+        cluster=NAME, namespace="modelplane-system", name=f"{NAME}-kubeconfig"
+    )
+    made = ClusterUnderTest(
+        NAME,
+        connection,
+        SecretDirectory(folder),
+        cast("KubernetesPool", OneCluster(server)),
+    )
     made.facts = (await made.connect()).model_copy(update={"routing": "service"})
     with mock.patch.object(deletion, "_POLL_SECONDS", _POLL_SECONDS):
         yield made
@@ -77,9 +102,13 @@ async def cluster_in_memory(folder: Path) -> AsyncIterator[ClusterUnderTest]:
 
 
 async def patch(cluster: ClusterUnderTest, target: ObjectId, change: Json) -> None:
-    """Merge into an object, as somebody with kubectl."""
+    """Merge a patch into an object like a user with kubectl."""
     pool = cast("OneCluster", cast("ClusterPool", cluster.pool))
-    store, key, metadata = pool.server.store, ObjectKey.of(target), change.get("metadata", {})
+    store, key, metadata = (
+        pool.server.store,
+        ObjectKey.of(target),
+        change.get("metadata", {}),
+    )
     if "finalizers" in metadata:
         store.set_finalizers(key, metadata["finalizers"] or [])
     store.edit(key, lambda content: _merged(content, change))
@@ -92,7 +121,11 @@ def _merged(content: Json, change: Json) -> Json:
         if value is None:
             found.pop(key, None)
         else:
-            found[key] = _merged(found.get(key) or {}, value) if isinstance(value, dict) else value
+            found[key] = (
+                _merged(found.get(key) or {}, value)
+                if isinstance(value, dict)
+                else value
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""What tests of activities use: a cluster of the testbed as an activity gets it, and a Temporal client that records signals."""
+"""A cluster of the testbed for activities, and a Temporal client that records signals."""
 
 import asyncio
 import itertools
@@ -46,9 +46,10 @@ LAST_STEP = 11
 
 
 class RecordingClient:
-    """Accepts signals as Temporal does, and records them.
+    """Accepts signals like Temporal, and records them.
 
-    Ids in `missing` do not exist; while `down`, no signal is accepted. `replicas` are those that visibility lists, with their accounts.
+    Ids in `missing` do not exist. While `down`, no signal is accepted. `replicas` are
+    the replicas in visibility with their accounts.
     """
 
     def __init__(self) -> None:
@@ -87,10 +88,10 @@ class _Listing:
     next_page_token: bytes | None = None
 
     async def fetch_next_page(self) -> None:
-        """Everything is on the first page."""
+        """All entries are on the first page."""
 
     async def __aiter__(self) -> AsyncIterator[_Row]:
-        """Give what was terminated: nothing."""
+        """Return the terminated entities: none."""
         none: list[_Row] = []
         for row in none:
             yield row
@@ -111,7 +112,9 @@ class _Handle:
             raise RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
         if self.workflow_id in self.client.missing:
             raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
-        self.client.signals.append((time.monotonic(), self.workflow_id, Observed.model_validate(message)))
+        self.client.signals.append(
+            (time.monotonic(), self.workflow_id, Observed.model_validate(message))
+        )
 
 
 @dataclass
@@ -132,12 +135,16 @@ class ClusterUnderTest:
         return f"inferencecluster/{self.name}"
 
     def environment(self, order: ApplyReplica | None = None) -> ActivityEnvironment:
-        """Give that of an activity for the cluster, or for a replica."""
-        workflow_id = names.workflow_id("ModelReplica", order.namespace, order.name) if order else self.workflow_id
+        """Return the environment of an activity for the cluster, or for a replica."""
+        workflow_id = (
+            names.workflow_id("ModelReplica", order.namespace, order.name)
+            if order
+            else self.workflow_id
+        )
         return self.environment_of(workflow_id)
 
     def environment_of(self, workflow_id: str) -> ActivityEnvironment:
-        """Give that of an activity for any object."""
+        """Return the environment of an activity for any object."""
         environment = asked_by(workflow_id, self.client)
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
         return environment
@@ -146,9 +153,20 @@ class ClusterUnderTest:
         return await self.pool.at(self.connection)
 
     async def connect(self) -> ClusterFacts:
-        return await self.environment().run(ClusterActivities(self.pool).connect_cluster, Connect(connection=self.connection))
+        return await self.environment().run(
+            ClusterActivities(self.pool).connect_cluster,
+            Connect(connection=self.connection),
+        )
 
-    def order(self, engines: list[Json], *, namespace: str = "", name: str = "", uid: str = "", **fields: Any) -> ApplyReplica:
+    def order(
+        self,
+        engines: list[Json],
+        *,
+        namespace: str = "",
+        name: str = "",
+        uid: str = "",
+        **fields: Any,
+    ) -> ApplyReplica:
         """One replica in a namespace of its own."""
         number = next(_NUMBERS)
         namespace = namespace or f"team-{secrets.token_hex(4)}"
@@ -171,20 +189,32 @@ class ClusterUnderTest:
         return WorkloadActivities(self.pool, self.store, settings or RenderSettings())
 
     async def apply(
-        self, order: ApplyReplica, settings: RenderSettings | None = None, adopt_renderer: AdoptRenderer = "OnRestart"
+        self,
+        order: ApplyReplica,
+        settings: RenderSettings | None = None,
+        adopt_renderer: AdoptRenderer = "OnRestart",
     ) -> Applied:
         workloads = replace(self.workloads(settings), adopt_renderer=adopt_renderer)
         return await self.environment(order).run(workloads.apply_replica, order)
 
     async def prune(self, order: ApplyReplica) -> list[str]:
-        return (await self.environment(order).run(self.workloads().prune_replica, order)).removed
+        return (
+            await self.environment(order).run(self.workloads().prune_replica, order)
+        ).removed
 
     async def step(
-        self, order: ApplyReplica, applied: Applied, number: int, *, wait_seconds: float = 0, force_after: timedelta | None = None
+        self,
+        order: ApplyReplica,
+        applied: Applied,
+        number: int,
+        *,
+        wait_seconds: float = 0,
+        force_after: timedelta | None = None,
     ) -> TeardownStepResult:
         step = RunTeardownStep(
             connection=order.connection,
             facts=order.facts,
+            namespace=order.namespace,
             uid=order.uid,
             workload_name=applied.workload_name,
             workload_namespace=applied.workload_namespace,
@@ -195,24 +225,36 @@ class ClusterUnderTest:
         activities = replace(self.workloads(), force_after=force_after)
         # A step has no limit of its own: it waits until its objects are gone.
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            return await self.environment(order).run(activities.teardown_replica_step, step)
+            return await self.environment(order).run(
+                activities.teardown_replica_step, step
+            )
 
     async def tear_down(self, order: ApplyReplica, applied: Applied) -> list[str]:
-        """Take every step, one after the other; gives what was skipped."""
-        return [skipped for number in range(3, LAST_STEP + 1) for skipped in (await self.step(order, applied, number)).skipped]
+        """Run every step in order, and return the skipped objects."""
+        return [
+            skipped
+            for number in range(3, LAST_STEP + 1)
+            for skipped in (await self.step(order, applied, number)).skipped
+        ]
 
     @asynccontextmanager
-    async def watching(self, client: RecordingClient | None = None, **settings: Any) -> AsyncIterator[RecordingClient]:
-        """Run the watch as a worker would, and kill it at the end."""
+    async def watching(
+        self, client: RecordingClient | None = None, **settings: Any
+    ) -> AsyncIterator[RecordingClient]:
+        """Run the watch like a worker, and kill it at the end."""
         recording = client or RecordingClient()
         environment = asked_by(self.workflow_id, recording)
         environment.on_heartbeat = lambda *details: self.heartbeats.append(details)
         order = WatchCluster(connection=self.connection, cluster_uid="cluster-uid")
-        async with in_background(environment.run(ClusterActivities(self.pool, **settings).watch_cluster, order)):
+        async with in_background(
+            environment.run(
+                ClusterActivities(self.pool, **settings).watch_cluster, order
+            )
+        ):
             yield recording
 
     async def clear(self) -> None:
-        """Delete the workloads of every namespace that an order was made for, and wait until no pod there holds a node."""
+        """Delete all ordered workloads, and wait until their pods end."""
         api = await self.api()
         for namespace in self.namespaces:
             for kind in (DEPLOYMENT, LEADER_WORKER_SET):
@@ -226,7 +268,10 @@ class ClusterUnderTest:
         return not (await (await self.api()).list(Selection(POD, namespace))).items
 
     async def everything_labelled(self, applied: Applied) -> list[str]:
-        """List every object of every kind on the cluster with this replica's label, created by us or by controllers."""
+        """List every object on the cluster with this replica's label.
+
+        The objects were created by us or by controllers.
+        """
         api = await self.api()
         found: list[str] = []
         for kind, resource in (await api.resources(refresh=True)).items():
@@ -234,7 +279,9 @@ class ClusterUnderTest:
                 continue
             for item in (await api.list(Selection(kind, metadata_only=True))).items:
                 item_labels = item["metadata"].get("labels") or {}
-                named = applied.workload_namespace == item["metadata"].get("namespace") and kind.kind in {
+                named = applied.workload_namespace == item["metadata"].get(
+                    "namespace"
+                ) and kind.kind in {
                     "Pod",
                     "ResourceClaim",
                     "ReplicaSet",
@@ -245,20 +292,39 @@ class ClusterUnderTest:
 
 
 def target(applied: Applied, key: str) -> ObjectId:
-    """The id of an object of an inventory."""
-    return ObjectId.parse(next(entry.id for entry in applied.inventory if entry.key == key))
+    """Return the id of an object of an inventory."""
+    return ObjectId.parse(
+        next(entry.id for entry in applied.inventory if entry.key == key)
+    )
 
 
-async def cluster_from(name: str, kubeconfig: str, folder: Path, **settings: bool) -> ClusterUnderTest:
-    """The cluster that a kubeconfig points to."""
+async def cluster_from(
+    name: str, kubeconfig: str, folder: Path, **settings: bool
+) -> ClusterUnderTest:
+    """Return the cluster of a kubeconfig."""
     store = SecretDirectory(folder)
-    connection = Connection(cluster=name, namespace="modelplane-system", name=f"{name}-kubeconfig")
-    await store.put(StoredSecret(connection.namespace, connection.name, {connection.key: kubeconfig.encode()}))
-    return ClusterUnderTest(name, connection, store, KubernetesPool(store, KubeconfigSettings(**{"allow_loopback": True, **settings})))
+    connection = Connection(
+        cluster=name, namespace="modelplane-system", name=f"{name}-kubeconfig"
+    )
+    await store.put(
+        StoredSecret(
+            connection.namespace, connection.name, {connection.key: kubeconfig.encode()}
+        )
+    )
+    return ClusterUnderTest(
+        name,
+        connection,
+        store,
+        KubernetesPool(
+            store, KubeconfigSettings(**{"allow_loopback": True, **settings})
+        ),
+    )
 
 
-async def eventually(check: Callable[[], Any], within_seconds: float = TIMEOUT_SECONDS) -> Any:
-    """Wait until a check returns something true (it may be awaitable), and return that."""
+async def eventually(
+    check: Callable[[], Any], within_seconds: float = TIMEOUT_SECONDS
+) -> Any:
+    """Wait until a check (which may be awaitable) returns a true value, and return it."""
     for pause in pauses(within_seconds, shortest=0.05):
         found = check()
         if isinstance(found, Awaitable):

@@ -1,19 +1,19 @@
-"""A cluster that is a dictionary: it lists by labels, deletes at once, and records deletions."""
+"""A cluster that is a dictionary: it lists by labels and deletes at once."""
 
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from activities.cluster_objects.cluster_api import (
+    ApiResource,
     ClusterApi,
     ClusterPool,
+    GroupVersionKind,
     Json,
     Keep,
-    Kind,
-    Listing,
     ObjectId,
+    ObjectList,
     Propagation,
-    Resource,
     Selection,
     whole,
 )
@@ -24,7 +24,7 @@ from tests.environment.idle_clusters import IdleCluster
 
 
 def an_object(
-    kind: Kind,
+    kind: GroupVersionKind,
     name: str,
     uid: str = "u",
     *,
@@ -64,18 +64,23 @@ class StoredCluster(IdleCluster):
         self.deleted: list[tuple[str, int | None]] = []
         self._held = held
 
-    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
+    async def resources(
+        self, *, refresh: bool = False
+    ) -> Mapping[GroupVersionKind, ApiResource]:
         """Serve the kinds of the objects."""
         del refresh
         found = {target.kind for target in self.objects}
         verbs = frozenset({"list", "get", "delete"})
-        return {kind: Resource(kind, kind.kind.lower(), namespaced=True, verbs=verbs) for kind in found}
+        return {
+            kind: ApiResource(kind, kind.kind.lower(), namespaced=True, verbs=verbs)
+            for kind in found
+        }
 
     async def get(self, target: ObjectId) -> Json | None:
         """Read one object."""
         return self.objects.get(target)
 
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
         """List the objects of a kind that have the labels, each given as `name=value`."""
         wanted = dict(part.split("=") for part in selection.labels.split(",") if part)
         found = [
@@ -85,7 +90,7 @@ class StoredCluster(IdleCluster):
             and selection.namespace in ("", target.namespace)
             and wanted.items() <= item["metadata"]["labels"].items()
         ]
-        return Listing(found, "1")
+        return ObjectList(found, "1")
 
     async def delete(
         self,

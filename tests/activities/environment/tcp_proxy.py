@@ -1,4 +1,4 @@
-"""A proxy in front of an API server, to cut it off as network failures do."""
+"""A proxy in front of an API server, to cut it off like a network failure."""
 
 import asyncio
 import contextlib
@@ -7,7 +7,11 @@ from urllib.parse import urlsplit
 
 
 class TcpProxy:
-    """Forwards connections. `refuse` breaks them and accepts no new one; `stall` keeps all open and forwards nothing."""
+    """Forwards connections.
+
+    `refuse` breaks them and accepts no new one. `stall` keeps all open and forwards
+    nothing.
+    """
 
     def __init__(self, server: str) -> None:
         parts = urlsplit(server)
@@ -42,13 +46,20 @@ class TcpProxy:
         self._refusing = False
         self._open.set()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if self._refusing:
             writer.transport.abort()
             return
-        inner_reader, inner_writer = await asyncio.open_connection(self._host, self._port)
+        inner_reader, inner_writer = await asyncio.open_connection(
+            self._host, self._port
+        )
         self._writers |= {writer, inner_writer}
-        pumps = [asyncio.create_task(self._pump(reader, inner_writer)), asyncio.create_task(self._pump(inner_reader, writer))]
+        pumps = [
+            asyncio.create_task(self._pump(reader, inner_writer)),
+            asyncio.create_task(self._pump(inner_reader, writer)),
+        ]
         try:
             await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -59,7 +70,9 @@ class TcpProxy:
                 each.transport.abort()
                 self._writers.discard(each)
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         with contextlib.suppress(OSError):
             while data := await reader.read(65536):
                 await self._open.wait()

@@ -16,9 +16,14 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.messaging import delivering
 from activities.messaging.delivering import deliver, redeliver
-from activities.messaging.querying import Listing
+from activities.messaging.querying import VisibilityPage
 from api_types import names
-from api_types.messages.delivery import Broadcast, HoldSignals, Redelivered, SignalRequest
+from api_types.messages.delivery import (
+    Broadcast,
+    HoldSignals,
+    Redelivered,
+    SignalRequest,
+)
 
 FULL = RPCError("full", RPCStatusCode.INVALID_ARGUMENT, b"")
 DOWN = RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
@@ -70,7 +75,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Staged:
 
 def signals(*sent: str) -> list[SignalRequest]:
     """Return signals, each given as its receiver and a number."""
-    return [SignalRequest(workflow_id=each.split(" ")[0], signal="s", payload=each) for each in sent]
+    return [
+        SignalRequest(workflow_id=each.split(" ")[0], signal="s", payload=each)
+        for each in sent
+    ]
 
 
 async def running(work: Callable[..., Any], *arguments: Any, **info: Any) -> Any:
@@ -79,9 +87,13 @@ async def running(work: Callable[..., Any], *arguments: Any, **info: Any) -> Any
     return await environment.run(partial(work, CLIENT, *arguments))
 
 
-async def test_what_one_receiver_refuses_is_handed_over_from_its_first_refusal_on(server: Staged) -> None:
+async def test_signals_are_handed_over_from_the_first_refusal_on(
+    server: Staged,
+) -> None:
     server.errors["full"] = FULL
-    missing = await running(deliver, signals("a 1", "full 1", "gone 1", "full 2", "a 2"))
+    missing = await running(
+        deliver, signals("a 1", "full 1", "gone 1", "full 2", "a 2")
+    )
     assert missing == ["gone"]
     assert sorted(server.sent) == ["a 1", "a 2", "gone 1"]
     (held,) = server.held.values()
@@ -90,7 +102,9 @@ async def test_what_one_receiver_refuses_is_handed_over_from_its_first_refusal_o
 
 
 @pytest.mark.parametrize(("attempt", "raises"), [(1, True), (2, True), (3, False)])
-async def test_trouble_with_all_receivers_may_be_that_of_the_server(server: Staged, attempt: int, *, raises: bool) -> None:
+async def test_errors_of_all_receivers_may_be_caused_by_the_server(
+    server: Staged, attempt: int, *, raises: bool
+) -> None:
     server.errors = {"a": DOWN, "b": FULL}
     if raises:
         with pytest.raises(RPCError, match="down"):
@@ -108,7 +122,9 @@ async def test_trouble_with_one_of_several_receivers_is_its_own(server: Staged) 
 
 
 @pytest.mark.parametrize(("attempt", "lost"), [(1, False), (14, False), (15, True)])
-async def test_a_refused_hand_over_is_tried_again_before_its_signals_are_lost(server: Staged, attempt: int, *, lost: bool) -> None:
+async def test_a_refused_hand_over_is_tried_again_before_its_signals_are_lost(
+    server: Staged, attempt: int, *, lost: bool
+) -> None:
     server.errors["full"] = server.refuses_hand_over = FULL
     if lost:
         assert await running(deliver, signals("full 1"), attempt=attempt) == []
@@ -117,21 +133,25 @@ async def test_a_refused_hand_over_is_tried_again_before_its_signals_are_lost(se
             await running(deliver, signals("full 1"), attempt=attempt)
 
 
-async def test_nobody_waits_for_a_redelivery_that_runs_and_takes_no_signals(server: Staged) -> None:
+async def test_a_running_redelivery_that_takes_no_signals_blocks_no_sender(
+    server: Staged,
+) -> None:
     server.errors["full"] = server.refuses_hand_over = FULL
     server.redeliveries.add(names.redelivery_id("full"))
     assert await running(deliver, signals("full 1", "b 1")) == []
     assert server.sent == ["b 1"]
 
 
-async def test_no_redelivery_is_made_for_a_redelivery(server: Staged) -> None:
+async def test_no_redelivery_is_started_for_a_redelivery(server: Staged) -> None:
     receiver = names.redelivery_id("modeldeployment/ml/x")
     server.errors[receiver] = FULL
     assert await running(deliver, signals(f"{receiver} 1")) == []
     assert server.held == {}
 
 
-async def test_a_local_activity_has_time_for_a_hand_over_after_a_slow_receiver(server: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_local_activity_has_time_for_a_hand_over_after_a_slow_receiver(
+    server: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The signals and the hand-over share the ten seconds of a local activity.
     assert 2 * delivering._LOCAL_SECONDS < 10
     monkeypatch.setattr(delivering, "_LOCAL_SECONDS", 0.05)
@@ -150,25 +170,31 @@ async def test_a_local_activity_has_time_for_a_hand_over_after_a_slow_receiver(s
     ids=["taken", "refused", "no answer"],
 )
 async def test_a_redelivery_learns_how_far_it_got_within_its_time(
-    server: Staged, monkeypatch: pytest.MonkeyPatch, errors: dict[str, Exception], hang: set[str], result: Redelivered
+    server: Staged,
+    monkeypatch: pytest.MonkeyPatch,
+    errors: dict[str, Exception],
+    hang: set[str],
+    result: Redelivered,
 ) -> None:
     monkeypatch.setattr(delivering, "_ROUND_SECONDS", 0.05)
     server.errors, server.hang = errors, hang
     assert await running(redeliver, signals("a 1", "a 2")) == result
 
 
-async def test_a_slow_receiver_has_no_problem_while_it_takes_signals(server: Staged, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_receiver_has_no_problem_while_it_takes_signals(
+    server: Staged, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(delivering, "_ROUND_SECONDS", 0.05)
     server.hang.add("b")
     assert await running(redeliver, signals("a 1", "b 1")) == Redelivered(count=1)
 
 
-async def test_a_broadcast_leaves_the_server_to_others(
+async def test_a_broadcast_leaves_capacity_of_the_server_to_other_requests(
     server: Staged,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def listed(*_: object) -> Listing:
-        return Listing(dict.fromkeys(map(str, range(40)), ""), "", [])
+    async def listed(*_: object) -> VisibilityPage:
+        return VisibilityPage(dict.fromkeys(map(str, range(40)), ""), "", [])
 
     monkeypatch.setattr(delivering, "list_entities", listed)
     wanted = Broadcast(kinds=["ModelCache"], signal="s", payload="x")
@@ -179,7 +205,9 @@ async def test_a_broadcast_leaves_the_server_to_others(
     assert server.most_calls == 32
 
 
-async def test_an_attempt_at_a_broadcast_reports_the_progress_of_the_attempt_before(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_attempt_at_a_broadcast_reports_the_progress_of_the_attempt_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def no_answer(*_: object) -> None:
         raise DOWN
 
@@ -187,5 +215,7 @@ async def test_an_attempt_at_a_broadcast_reports_the_progress_of_the_attempt_bef
     progress, reported = {"after": "ab", "reached": 7}, list[Any]()
     wanted = Broadcast(kinds=["ModelCache"], signal="s")
     with pytest.raises(RPCError, match="down"):
-        await running(delivering.broadcast, wanted, reported.append, heartbeat_details=[progress])
+        await running(
+            delivering.broadcast, wanted, reported.append, heartbeat_details=[progress]
+        )
     assert reported == [progress]

@@ -11,7 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.messaging.messages import CheckReceivers, ReceiverChanges
 from activities.messaging.querying import (
-    Answers,
+    QueryResults,
     check_receivers,
     query_round,
     still_running,
@@ -56,34 +56,54 @@ class Staged:
 RUNNING = WorkflowExecutionStatus.RUNNING
 GONE = RPCError("no such workflow", RPCStatusCode.NOT_FOUND, b"")
 DOWN = RPCError("down", RPCStatusCode.UNAVAILABLE, b"")
-UNDECODABLE = [UnreadablePayload("no key"), KeyError("encoding"), RuntimeError("no JSON")]
+UNDECODABLE = [
+    UnreadablePayload("no key"),
+    KeyError("encoding"),
+    RuntimeError("no JSON"),
+]
 
 
 @pytest.mark.parametrize("error", UNDECODABLE, ids=lambda each: type(each).__name__)
-async def test_an_answer_that_cannot_be_decoded_is_none_and_all_others_arrive(
+async def test_an_undecodable_answer_is_none_and_the_others_arrive(
     error: Exception,
 ) -> None:
-    client = cast("Client", Staged({"a": Handle(), "broken": Handle(error), "c": Handle()}))
-    found = await ActivityEnvironment().run(query_round, client, ["a", "broken", "c"], "account")
-    assert found == Answers(by_id={"a": "answer", "c": "answer"}, unresponsive=["broken"])
+    client = cast(
+        "Client", Staged({"a": Handle(), "broken": Handle(error), "c": Handle()})
+    )
+    found = await ActivityEnvironment().run(
+        query_round, client, ["a", "broken", "c"], "account"
+    )
+    assert found == QueryResults(
+        by_id={"a": "answer", "c": "answer"}, unresponsive=["broken"]
+    )
 
 
-FLEET = {"a": Handle(), "new": Handle(run="later"), "gone": Handle(GONE), "broken": Handle(DOWN)}
+FLEET = {
+    "a": Handle(),
+    "new": Handle(run="later"),
+    "gone": Handle(GONE),
+    "broken": Handle(DOWN),
+}
 
 
-async def test_an_entity_of_which_the_server_tells_nothing_delays_no_check_of_others() -> None:
+async def test_an_entity_whose_description_fails_does_not_delay_other_checks() -> None:
     client = cast("Client", Staged(FLEET))
-    wanted = CheckReceivers(known=dict.fromkeys(["a", "new", "broken"], "run"), others=["gone"])
+    wanted = CheckReceivers(
+        known=dict.fromkeys(["a", "new", "broken"], "run"), others=["gone"]
+    )
     changes = ReceiverChanges(changed={"new": "later"}, missing=["gone"])
     assert await check_receivers(client, wanted) == changes
 
 
-async def test_a_check_fails_if_the_server_tells_of_no_entity() -> None:
+async def test_a_check_fails_if_every_description_fails() -> None:
     client = cast("Client", Staged(FLEET))
     with pytest.raises(RPCError, match="down"):
         await check_receivers(client, CheckReceivers(known={"broken": "run"}))
 
 
-async def test_an_entity_of_which_the_server_tells_nothing_may_run() -> None:
+async def test_an_entity_whose_description_fails_may_be_running() -> None:
     client = cast("Client", Staged(FLEET))
-    assert await still_running(client, ["a", "gone", "broken"]) == {"a": "eu", "broken": ""}
+    assert await still_running(client, ["a", "gone", "broken"]) == {
+        "a": "eu",
+        "broken": "",
+    }

@@ -1,4 +1,4 @@
-"""A signal starts its receiver if that does not run, with the attributes that lists show."""
+"""A signal starts its receiver if needed, with the attributes that lists show."""
 
 from typing import Any, cast
 
@@ -9,7 +9,7 @@ from api_types.messages.delivery import SignalRequest
 
 
 class Server:
-    """Records the workflows that are started."""
+    """Records the started workflows."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, dict[str, str]]] = []
@@ -23,12 +23,17 @@ def attributes(**values: str) -> dict[str, str]:
     return {f"Modelplane{name}": value for name, value in values.items()}
 
 
-async def test_what_a_signal_starts_has_its_kind_its_name_and_its_phase() -> None:
+async def test_a_workflow_started_by_a_signal_has_its_kind_name_and_phase() -> None:
     server = Server()
     client = cast("Client", server)
     request = SignalRequest(workflow_id="x", signal="s", payload={})
     await ensure_upgrades(client, request)
     await ensure_directory(client, "ml", request)
     upgrades = attributes(Kind="StackUpgrades", Name="default", Phase="Ready")
-    directory = attributes(Kind="EndpointDirectory", Name="ml", Namespace="ml", Phase="Ready")
-    assert server.started == [("StackUpgrades", upgrades), ("EndpointDirectory", directory)]
+    directory = attributes(
+        Kind="EndpointDirectory", Name="ml", Namespace="ml", Phase="Ready"
+    )
+    assert server.started == [
+        ("StackUpgrades", upgrades),
+        ("EndpointDirectory", directory),
+    ]

@@ -1,10 +1,16 @@
-"""Why a pod is not ready (spec/workloads.md 4.2, diagnosis)."""
+"""Why a pod is not ready."""
 
 from typing import Any, NamedTuple
 
 import pytest
 
-from activities.observe.pods import NotReadyReason, PodSeen, WorkloadKey, dominant_reason, read_pod
+from activities.observe.pods import (
+    NotReadyReason,
+    PodSeen,
+    WorkloadKey,
+    dominant_reason,
+    read_pod,
+)
 
 STANDALONE = {"modelplane.ai/workload": "main", "modelplane.ai/serving": "W"}
 LEADER = {"leaderworkerset.sigs.k8s.io/name": "gang", "modelplane.ai/serving": "W"}
@@ -12,18 +18,34 @@ FOLLOWER = {"leaderworkerset.sigs.k8s.io/name": "gang"}
 
 
 def a_pod(
-    labels: dict[str, str] | None = None, *, ready: bool = False, metadata: dict[str, Any] | None = None, **status: Any
+    labels: dict[str, str] | None = None,
+    *,
+    ready: bool = False,
+    metadata: dict[str, Any] | None = None,
+    **status: Any,
 ) -> dict[str, Any]:
-    """A pod of an engine; `status` is its status beside the Ready condition."""
-    conditions = [*status.pop("conditions", []), {"type": "Ready", "status": str(ready), "lastTransitionTime": "2026-11-21T10:00:00Z"}]
+    """Return a pod of an engine. `status` is its status without the Ready condition."""
+    conditions = [
+        *status.pop("conditions", []),
+        {
+            "type": "Ready",
+            "status": str(ready),
+            "lastTransitionTime": "2026-11-21T10:00:00Z",
+        },
+    ]
     return {
-        "metadata": {"name": "p", "namespace": "ml-team", "labels": STANDALONE if labels is None else labels, **(metadata or {})},
+        "metadata": {
+            "name": "p",
+            "namespace": "ml-team",
+            "labels": STANDALONE if labels is None else labels,
+            **(metadata or {}),
+        },
         "status": {"conditions": conditions, **status},
     }
 
 
 def a_container(state: str = "running", **details: Any) -> dict[str, Any]:
-    """The status of the engine container."""
+    """Return the status of the engine container."""
     return {
         "name": "engine",
         "image": "acme/vllm:1",
@@ -50,20 +72,40 @@ UNSCHEDULABLE = {
 LAST = {"lastState": {"terminated": {"exitCode": 137}}}
 CASES = [
     Case("a ready pod", a_pod(ready=True), ""),
-    Case("wkl-81 no devices", a_pod(conditions=[UNSCHEDULABLE]), "unschedulable: 0/4 nodes are available: 4 cannot allocate all claims."),
+    Case(
+        "no devices",
+        a_pod(conditions=[UNSCHEDULABLE]),
+        "unschedulable: 0/4 nodes are available: 4 cannot allocate all claims.",
+    ),
     Case(
         "an image that cannot be had",
-        a_pod(containerStatuses=[a_container("waiting", reason="ImagePullBackOff", message="not found")]),
+        a_pod(
+            containerStatuses=[
+                a_container("waiting", reason="ImagePullBackOff", message="not found")
+            ]
+        ),
         "cannot pull image acme/vllm:1: ImagePullBackOff: not found",
     ),
     Case(
         "a missing Secret",
-        a_pod(containerStatuses=[a_container("waiting", reason="CreateContainerConfigError", message='secret "hub" not found')]),
+        a_pod(
+            containerStatuses=[
+                a_container(
+                    "waiting",
+                    reason="CreateContainerConfigError",
+                    message='secret "hub" not found',
+                )
+            ]
+        ),
         'cannot create container engine: secret "hub" not found',
     ),
     Case(
         "a crash loop",
-        a_pod(containerStatuses=[a_container("waiting", reason="CrashLoopBackOff", restarts=3, more=LAST)]),
+        a_pod(
+            containerStatuses=[
+                a_container("waiting", reason="CrashLoopBackOff", restarts=3, more=LAST)
+            ]
+        ),
         "crashing: container engine ended with exit code 137, 3 restarts",
     ),
     Case(
@@ -71,14 +113,28 @@ CASES = [
         a_pod(containerStatuses=[a_container("terminated", exitCode=1)]),
         "crashing: container engine ended with exit code 1, 0 restarts",
     ),
-    Case("a probe that fails", a_pod(containerStatuses=[a_container()]), "running, not ready since 2026-11-21T10:00:00Z"),
-    Case("evicted", a_pod(phase="Failed", reason="Evicted", message="node is low on memory"), "ended: Evicted node is low on memory"),
-    Case("containers being made", a_pod(containerStatuses=[a_container("waiting", reason="ContainerCreating")]), "starting"),
+    Case(
+        "a probe that fails",
+        a_pod(containerStatuses=[a_container()]),
+        "running, not ready since 2026-11-21T10:00:00Z",
+    ),
+    Case(
+        "evicted",
+        a_pod(phase="Failed", reason="Evicted", message="node is low on memory"),
+        "ended: Evicted node is low on memory",
+    ),
+    Case(
+        "containers being made",
+        a_pod(containerStatuses=[a_container("waiting", reason="ContainerCreating")]),
+        "starting",
+    ),
     Case("nothing known yet", a_pod(), "starting"),
     Case(
         "an init container before all",
         a_pod(
-            initContainerStatuses=[a_container("waiting", reason="ErrImagePull", message="no such host")],
+            initContainerStatuses=[
+                a_container("waiting", reason="ErrImagePull", message="no such host")
+            ],
             containerStatuses=[a_container("waiting")],
         ),
         "cannot pull image acme/vllm:1: ErrImagePull: no such host",
@@ -105,9 +161,15 @@ def test_a_pod_that_is_not_ready_has_a_reason(case: Case) -> None:
 def test_a_pod_belongs_to_its_engine_and_serves_unless_it_follows(
     labels: dict[str, str], workload: tuple[str, str], *, serving: bool
 ) -> None:
-    seen = read_pod(a_pod(labels, metadata={"annotations": {"modelplane.ai/template-hash": "abc"}}))
+    seen = read_pod(
+        a_pod(labels, metadata={"annotations": {"modelplane.ai/template-hash": "abc"}})
+    )
     assert seen is not None
-    assert (seen.workload, seen.serving, seen.template_hash) == (WorkloadKey(workload[0], "ml-team", workload[1]), serving, "abc")
+    assert (seen.workload, seen.serving, seen.template_hash) == (
+        WorkloadKey(workload[0], "ml-team", workload[1]),
+        serving,
+        "abc",
+    )
 
 
 def test_a_pod_of_no_engine_is_not_kept() -> None:
@@ -137,4 +199,6 @@ def test_the_first_reason_is_given_with_the_number_of_its_pods() -> None:
 
 
 def test_ready_pods_have_no_reason() -> None:
-    assert dominant_reason([a_seen(None), a_seen(6, "starting", terminating=True)]) == ""
+    assert (
+        dominant_reason([a_seen(None), a_seen(6, "starting", terminating=True)]) == ""
+    )

@@ -1,4 +1,7 @@
-"""What may differ from the objects of the baseline (tests/golden/README.md), one line each with its reason."""
+"""The intended differences from the objects of the baseline, each with its reason.
+
+tests/golden/README.md describes the baseline.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,33 +10,91 @@ from typing import Any
 
 from api_types import labels
 
-# They cover the content of their object, and so differ where anything else does.
+# Hashes cover the content of their object, so they differ whenever another field does.
 _HASHES = (labels.RENDER_HASH, labels.TEMPLATE_HASH)
 
 
 @dataclass(frozen=True)
 class Intended:
-    """A difference by object, `<set>/<kind>/<name>`, and path; both may have `*`. Entries of lists are in paths by their name."""
+    """A difference by object, `<set>/<kind>/<name>`, and path.
+
+    Both may contain `*`. List entries appear in paths by their name.
+    """
 
     manifest: str
     path: str
     reason: str
 
     def covers(self, manifest: str, path: str) -> bool:
-        """Whether this is the difference."""
+        """Return whether this is the difference."""
         return fnmatchcase(manifest, self.manifest) and fnmatchcase(path, self.path)
 
 
-# The name of an engine's workload ends with eight digits of a hash, that of a picker does not.
+# The name of an engine's workload ends with eight hexadecimal digits. The name of a
+# picker does not.
 _WORKERS = "leaderWorkerTemplate.workerTemplate"
-_ENGINE_TEMPLATES = (("Deployment", "template"), ("LeaderWorkerSet", "leaderWorkerTemplate.leaderTemplate"), ("LeaderWorkerSet", _WORKERS))
+_ENGINE_TEMPLATES = (
+    ("Deployment", "template"),
+    ("LeaderWorkerSet", "leaderWorkerTemplate.leaderTemplate"),
+    ("LeaderWorkerSet", _WORKERS),
+)
 
 INTENDED = (
+    Intended(
+        "*/LeaderWorkerSet/*-????????",
+        f"spec.{_WORKERS}.spec.initContainers",
+        "followers wait for their leader, so that an early start does not end the group",
+    ),
+    Intended(
+        "*/ConfigMap/*-epp",
+        "data.epp-config.yaml",
+        "every path has a parser, and load outweighs a cached prefix",
+    ),
+    Intended(
+        "*/Deployment/*-epp",
+        "spec.template.metadata.annotations.modelplane.ai/epp-config-checksum",
+        "the configuration of the picker has changed",
+    ),
+    *(
+        Intended(
+            "*/Deployment/*-epp",
+            f"spec.{path}",
+            "a new picker starts before an old one stops, and the old one ends its requests",
+        )
+        for path in (
+            "minReadySeconds",
+            "strategy.*",
+            "template.spec.containers.epp.lifecycle",
+            "template.spec.terminationGracePeriodSeconds",
+        )
+    ),
+    *(
+        Intended(
+            manifest,
+            path,
+            "the Service of a picker is headless, which a stored Service cannot become",
+        )
+        for manifest, path in (
+            ("*/Service/*-epp", "(not rendered)"),
+            ("*/Service/*-epp-grpc", "(added)"),
+            ("*/InferencePool/*", "spec.endpointPickerRef.name"),
+            ("*/DestinationRule/*-epp", "spec.host"),
+        )
+    ),
+    Intended(
+        "*/HTTPRoute/*",
+        "spec.rules",
+        "paths that administer an engine are blocked, and plain Services get no headers "
+        "that steer requests",
+    ),
     *(
         Intended(
             f"*/{kind}/*-????????",
             f"spec.{template}.spec.enableServiceLinks",
-            "a Service of the namespace that is called `vllm` would set VLLM_PORT, with which vLLM does not start",
+            (
+                "a Service of the namespace that is called `vllm` would set "
+                "VLLM_PORT, with which vLLM does not start"
+            ),
         )
         for kind, template in _ENGINE_TEMPLATES
     ),
@@ -50,7 +111,10 @@ INTENDED = (
         Intended(
             f"*/{kind}/*",
             f"metadata.annotations.modelplane.ai/{name}",
-            "what pods are made from, and by which version: they stay until a rollout where only the latter changes",
+            (
+                "what pods are made from, and by which version: they stay until a "
+                "rollout where only the latter changes"
+            ),
         )
         for kind in ("Deployment", "LeaderWorkerSet")
         for name in ("pods-source", "renderer")
@@ -63,8 +127,10 @@ INTENDED = (
     Intended(
         "cache-huggingface/Job/*",
         "spec.template.spec.containers.hydrate.command",
-        "the script: the hub's client is installed from files with known hashes, and without the token; SIGTERM ends it, and what a killed "
-        "attempt left is removed",
+        (
+            "the script: the hub's client is installed from files with known hashes, and "
+            "without the token; SIGTERM ends it, and it removes what a killed attempt left"
+        ),
     ),
     Intended(
         "cache-huggingface/Job/*",
@@ -80,7 +146,10 @@ INTENDED = (
 
 
 def differences(old: Any, new: Any) -> list[str]:
-    """Give the paths at which two objects differ; hashes only where nothing else does."""
+    """Return the paths at which two objects differ.
+
+    Hashes count only if nothing else does.
+    """
     found = list(_differences(old, new, ""))
     return [path for path in found if not path.endswith(_HASHES)] or found
 
@@ -91,8 +160,10 @@ def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
         if old != new:
             yield path
         return
-    if [name for name in before if name in after] != [name for name in after if name in before] and isinstance(old, list):
-        yield path  # the order of a list has a meaning
+    if [name for name in before if name in after] != [
+        name for name in after if name in before
+    ] and isinstance(old, list):
+        yield path  # The order of a list has a meaning.
     for name in {**before, **after}:
         inner = f"{path}.{name}" if path else name
         if name in before and name in after:
@@ -104,6 +175,10 @@ def _differences(old: Any, new: Any, path: str) -> Iterator[str]:
 def _by_name(value: Any) -> dict[str, Any] | None:
     if isinstance(value, dict):
         return value
-    if isinstance(value, list) and value and all(isinstance(entry, dict) and "name" in entry for entry in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(entry, dict) and "name" in entry for entry in value)
+    ):
         return {entry["name"]: entry for entry in value}
     return None

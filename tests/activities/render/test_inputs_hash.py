@@ -1,4 +1,7 @@
-"""What a replica is rendered from besides its spec has a digest: whoever compares two of them sees why pods would differ."""
+"""The digest of all rendering inputs except the spec.
+
+Two digests show whether pods would differ for another reason than the spec.
+"""
 
 from dataclasses import replace
 from typing import Any
@@ -23,8 +26,12 @@ REPLICA = a_replica(
 CLUSTER = a_cluster(apis=["monitoring.coreos.com/v1"])
 
 
-def digest(replica: ReplicaInput = REPLICA, cluster: ClusterInput = CLUSTER, settings: RenderSettings | None = None) -> str:
-    """The digest of the inputs of one rendering."""
+def digest(
+    replica: ReplicaInput = REPLICA,
+    cluster: ClusterInput = CLUSTER,
+    settings: RenderSettings | None = None,
+) -> str:
+    """Return the digest of the inputs of one rendering."""
     return render_replica(replica, cluster, settings or RenderSettings()).inputs_hash
 
 
@@ -40,15 +47,35 @@ OTHER_REPLICAS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("fields", OTHER_REPLICAS, ids=[f"{next(iter(fields))}-{n}" for n, fields in enumerate(OTHER_REPLICAS)])
-def test_another_input_of_the_replica_is_seen(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "fields",
+    OTHER_REPLICAS,
+    ids=[f"{next(iter(fields))}-{n}" for n, fields in enumerate(OTHER_REPLICAS)],
+)
+def test_another_input_of_the_replica_changes_the_hash(fields: dict[str, Any]) -> None:
     assert digest(replace(REPLICA, **fields)) != digest()
 
 
-def test_another_setting_and_another_fact_are_seen_and_the_spec_is_not() -> None:
+def test_another_setting_or_fact_changes_the_hash_and_the_spec_does_not() -> None:
     assert digest(settings=RenderSettings(termination_grace_seconds=77)) != digest()
-    assert digest(cluster=a_cluster(apis=["monitoring.coreos.com/v1"], kubernetes_version="1.36")) != digest()
+    assert (
+        digest(
+            cluster=a_cluster(
+                apis=["monitoring.coreos.com/v1"], kubernetes_version="1.36"
+            )
+        )
+        != digest()
+    )
     spec = {**REPLICA.spec, "engines": [{**REPLICA.spec["engines"][0], "copies": 3}]}
     assert digest(replace(REPLICA, spec=spec, generation=2)) == digest()
-    # No patch release, and no served kind that nothing is rendered for, makes other objects.
-    assert digest(cluster=a_cluster(apis=["acme.example/v1", "monitoring.coreos.com/v1"], kubernetes_version="1.35.9")) == digest()
+    # Neither a patch release nor a served kind without rendered objects changes other
+    # objects.
+    assert (
+        digest(
+            cluster=a_cluster(
+                apis=["acme.example/v1", "monitoring.coreos.com/v1"],
+                kubernetes_version="1.35.9",
+            )
+        )
+        == digest()
+    )

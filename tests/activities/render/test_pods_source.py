@@ -1,6 +1,7 @@
-"""The hash by which a workload on a cluster says what its pods are made from keeps its value from release to release.
+"""The hash of the pods' source on a workload is equal in all releases.
 
-A release that gave another one for an equal spec would take all pods of the fleet for those of another spec, and replace them at once.
+A release with another hash for an equal spec would treat all pods of the fleet as pods
+of another spec, and replace them at once.
 """
 
 import json
@@ -14,57 +15,100 @@ from activities.render.replica import render_replica
 from api_types import labels
 from api_types.pins import apiversions
 
-# Written out, and not from builders: what is compared is the text that users wrote.
+# Literal text instead of builders: the test compares the text that users wrote.
 STANDALONE = """
 {"clusterName": "eu-1", "engines": [{"name": "main", "copies": 3, "members": [
   {"role": "Standalone", "nodePoolName": "h200",
    "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 8}],
-   "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1", "args": ["--port=8000"]}]}}}]}]}
+   "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1",
+   "args": ["--port=8000"]}]}}}]}]}
 """
 GANG = """
-{"clusterName": "eu-1", "modelCacheRef": {"name": "weights"}, "disruption": {"minAvailable": 1}, "engines": [{"name": "main", "copies": 2,
-  "drain": {"preStopSeconds": 20, "graceSeconds": 60}, "topology": {"domain": {"nodeLabel": "example.com/rack"}},
+{"clusterName": "eu-1", "modelCacheRef": {"name": "weights"}, "disruption": {"minAvailable": 1},
+"engines": [{"name": "main", "copies": 2,
+  "drain": {"preStopSeconds": 20, "graceSeconds": 60},
+  "topology": {"domain": {"nodeLabel": "example.com/rack"}},
   "adapters": [{"name": "sql", "modelCacheRef": {"name": "lora"}, "modelNames": ["acme-sql"]}],
   "members": [
-  {"role": "Leader", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 8}],
-   "probes": {"startupSeconds": 900}, "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1"}]}}},
-  {"role": "Worker", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 8}],
-   "worker": {"nodes": 3}, "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1"}]}}}]}]}
+  {"role": "Leader", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu",
+  "deviceClassName": "gpu.nvidia.com", "count": 8}],
+   "probes": {"startupSeconds": 900}, "template": {"spec": {"containers": [{"name": "engine",
+   "image": "acme/vllm:1"}]}}},
+  {"role": "Worker", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu",
+  "deviceClassName": "gpu.nvidia.com", "count": 8}],
+   "worker": {"nodes": 3}, "template": {"spec": {"containers": [{"name": "engine",
+   "image": "acme/vllm:1"}]}}}]}]}
 """
 PREFILL_DECODE = """
 {"clusterName": "eu-1", "serving": {"mode": "PrefillDecode"}, "engines": [
   {"name": "p", "copies": 1, "phase": "Prefill", "members": [
-   {"role": "Standalone", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}],
-    "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1", "args": ["--port=8000"]}]}}}]},
+   {"role": "Standalone", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu",
+   "deviceClassName": "gpu.nvidia.com", "count": 1}],
+    "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1",
+    "args": ["--port=8000"]}]}}}]},
   {"name": "d", "copies": 1, "phase": "Decode", "members": [
-   {"role": "Standalone", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": 1}],
-    "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1", "args": ["--port=8200"]}]}}}]}]}
+   {"role": "Standalone", "nodePoolName": "h200", "deviceRequests": [{"name": "gpu",
+   "deviceClassName": "gpu.nvidia.com", "count": 1}],
+    "template": {"spec": {"containers": [{"name": "engine", "image": "acme/vllm:1",
+    "args": ["--port=8200"]}]}}}]}]}
 """
 HASHES = [
-    pytest.param(STANDALONE, {"model-serving-main": "60a4fd277c03fe86", "epp": "22df25c3984b1d0a"}, id="standalone"),
-    pytest.param(GANG, {"model-serving-main": "014ffc15d9663734", "epp": "1be3812ede267cd6"}, id="gang"),
+    pytest.param(
+        STANDALONE,
+        {"model-serving-main": "60a4fd277c03fe86", "epp": "22df25c3984b1d0a"},
+        id="standalone",
+    ),
+    pytest.param(
+        GANG,
+        {"model-serving-main": "014ffc15d9663734", "epp": "1be3812ede267cd6"},
+        id="gang",
+    ),
     pytest.param(
         PREFILL_DECODE,
-        {"model-serving-p": "28766be43966083a", "model-serving-d": "69e4e4fbad02c0b8", "epp": "c377508e3cc4a9c9"},
+        {
+            "model-serving-p": "28766be43966083a",
+            "model-serving-d": "69e4e4fbad02c0b8",
+            "epp": "c377508e3cc4a9c9",
+        },
         id="prefill-decode",
     ),
 ]
 
 
 def sources(spec: dict[str, Any]) -> dict[str, str]:
-    """Render a spec; gives what its workloads say that their pods are made from, by inventory key."""
-    replica = ReplicaInput("ml-team", "qwen-1a2b3", "uid-1", 1, "qwen", "eu-1", 0, spec, cache_claim="a", adapter_claims={"lora": "b"})
-    rendered = render_replica(replica, ClusterInput.assumed("eu-1", apis=sorted(apiversions.RENDERED)), RenderSettings())
-    found = {item.key: item.manifest["metadata"]["annotations"].get(labels.PODS_SOURCE) for item in rendered.objects}
+    """Render a spec, and return the source hashes of its workloads by inventory key."""
+    replica = ReplicaInput(
+        "ml-team",
+        "qwen-1a2b3",
+        "uid-1",
+        1,
+        "qwen",
+        "eu-1",
+        0,
+        spec,
+        cache_claim="a",
+        adapter_claims={"lora": "b"},
+    )
+    rendered = render_replica(
+        replica,
+        ClusterInput.assumed("eu-1", apis=sorted(apiversions.RENDERED)),
+        RenderSettings(),
+    )
+    found = {
+        item.key: item.manifest["metadata"]["annotations"].get(labels.PODS_SOURCE)
+        for item in rendered.objects
+    }
     return {key: value for key, value in found.items() if value}
 
 
 @pytest.mark.parametrize(("spec", "hashes"), HASHES)
-def test_an_equal_spec_has_the_hash_of_every_release(spec: str, hashes: dict[str, str]) -> None:
+def test_an_equal_spec_has_the_hash_of_every_release(
+    spec: str, hashes: dict[str, str]
+) -> None:
     assert sources(json.loads(spec)) == hashes
 
 
-def test_what_replaces_no_pod_is_no_part_of_it() -> None:
+def test_fields_that_replace_no_pod_are_not_part_of_the_hash() -> None:
     spec = json.loads(GANG)
     spec["disruption"], spec["engines"][0]["copies"] = {"minAvailable": 2}, 7
     spec["engines"][0]["adapters"][0]["modelNames"] = ["acme-sql-2"]

@@ -1,4 +1,7 @@
-"""The gateway of the control cluster is installed and taken away step by step: real API server, real helm, small charts."""
+"""The gateway of the control cluster is installed and removed step by step.
+
+The tests use a real API server, real helm, and small charts.
+"""
 
 import json
 import uuid
@@ -12,24 +15,29 @@ import pytest_asyncio
 from activities.clients.helm.pool import HelmClients
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Json, Kind, ObjectId
+from activities.cluster_objects.cluster_api import GroupVersionKind, Json, ObjectId
 from activities.stack.activities import StackActivities
 from api_types.errors import NameConflict, NoControlCluster, PermissionDenied
-from api_types.messages.gateway_work import INSTALL_STEPS, InstallStep, InstallStepResult, RunInstallStep
+from api_types.messages.gateway_work import (
+    INSTALL_STEPS,
+    InstallStep,
+    InstallStepResult,
+    RunInstallStep,
+)
 from api_types.pins import charts
 from api_types.settings import StackSettings
-from testbed.programs.install import cached
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.routing.conftest import Control
+from tests.environment.cached_programs import with_cached_helm
 from tests.environment.charts import ChartRepository
 from tests.environment.gateway_charts import NOWHERE, metallb_chart, traefik_chart
 
 pytestmark = pytest.mark.testbed
 
 GATEWAY = "inferencegateway/default"
-POOL_KIND = Kind("metallb.io/v1beta1", "IPAddressPool")
-ADVERTISEMENT_KIND = Kind("metallb.io/v1beta1", "L2Advertisement")
+POOL_KIND = GroupVersionKind("metallb.io/v1beta1", "IPAddressPool")
+ADVERTISEMENT_KIND = GroupVersionKind("metallb.io/v1beta1", "L2Advertisement")
 SHARED = ObjectId(kinds.GATEWAY, "modelplane-system", "modelplane")
 CLASS = ObjectId(kinds.GATEWAY_CLASS, "", "traefik")
 SERVICE = ObjectId(kinds.SERVICE, "traefik-system", "traefik")
@@ -44,9 +52,23 @@ class Installation:
     activities: StackActivities
     uid: str
 
-    async def step(self, step: InstallStep, *, remove: bool = False, version: str = charts.TRAEFIK.version) -> InstallStepResult:
-        order = RunInstallStep(uid=self.uid, step=step, traefik_version=version, address_pool="192.0.2.10-192.0.2.20", remove=remove)
-        result: InstallStepResult = await asked_by(GATEWAY).run(self.activities.run_install_step, order)
+    async def step(
+        self,
+        step: InstallStep,
+        *,
+        remove: bool = False,
+        version: str = charts.TRAEFIK.version,
+    ) -> InstallStepResult:
+        order = RunInstallStep(
+            uid=self.uid,
+            step=step,
+            traefik_version=version,
+            address_pool="192.0.2.10-192.0.2.20",
+            remove=remove,
+        )
+        result: InstallStepResult = await asked_by(GATEWAY).run(
+            self.activities.run_install_step, order
+        )
         return result
 
     async def until_done(self, step: InstallStep, *, remove: bool = False) -> None:
@@ -68,39 +90,65 @@ class Installation:
 async def installation(control: Control) -> AsyncIterator[Installation]:
     pool = control.activities.control.clusters
     assert isinstance(pool, KubernetesPool)
-    with ChartRepository(traefik_chart(), traefik_chart(STUCK, node_selector=NOWHERE), metallb_chart()) as repository:
+    with ChartRepository(
+        traefik_chart(), traefik_chart(STUCK, node_selector=NOWHERE), metallb_chart()
+    ) as repository:
         settings = StackSettings(chart_mirror=repository.url)
-        helm = HelmClients(pool, settings, cached("helm"))
+        helm = HelmClients(pool, with_cached_helm(settings))
         where = control.activities.control.connection
-        found = Installation(control, StackActivities(pool, helm, settings, control_connection=where), uuid.uuid4().hex)
+        found = Installation(
+            control,
+            StackActivities(pool, helm, settings, control_connection=where),
+            uuid.uuid4().hex,
+        )
         yield found
         for step in reversed(INSTALL_STEPS):
             await found.until_done(step, remove=True)
         helm.close()
 
 
-async def test_stk_65_67_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken_twice(installation: Installation) -> None:
+async def test_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken_twice(
+    installation: Installation,
+) -> None:
     for _ in range(2):
         for step in INSTALL_STEPS:
             await installation.until_done(step)
     assert await installation.revisions() == {"mp-metallb": 1, "mp-traefik": 1}
-    given = await installation.get(ObjectId(Kind("v1", "ConfigMap"), "traefik-system", "traefik-values"))
+    given = await installation.get(
+        ObjectId(
+            GroupVersionKind("v1", "ConfigMap"), "traefik-system", "traefik-values"
+        )
+    )
     assert given
     assert json.loads(given["data"]["providers"]) == {
-        "kubernetesGateway": {"enabled": True, "statusAddress": {"service": {"namespace": "traefik-system", "name": "traefik"}}},
+        "kubernetesGateway": {
+            "enabled": True,
+            "statusAddress": {
+                "service": {"namespace": "traefik-system", "name": "traefik"}
+            },
+        },
         "kubernetesCRD": {"enabled": True},
         "kubernetesIngress": {"enabled": False},
     }
     assert given["data"]["gateway"] == "false false"
     assert await installation.get(SERVICE)
-    gateway_class, gateway = await installation.get(CLASS), await installation.get(SHARED)
+    gateway_class, gateway = (
+        await installation.get(CLASS),
+        await installation.get(SHARED),
+    )
     assert gateway_class
     assert gateway
     assert gateway_class["spec"]["controllerName"] == "traefik.io/gateway-controller"
     (listener,) = gateway["spec"]["listeners"]
-    assert (listener["name"], listener["port"], listener["allowedRoutes"]) == ("web", 8000, {"namespaces": {"from": "All"}})
+    assert (listener["name"], listener["port"], listener["allowedRoutes"]) == (
+        "web",
+        8000,
+        {"namespaces": {"from": "All"}},
+    )
     pool = await installation.get(ObjectId(POOL_KIND, "metallb-system", "modelplane"))
-    advertised = await installation.get(ObjectId(ADVERTISEMENT_KIND, "metallb-system", "modelplane"))
+    advertised = await installation.get(
+        ObjectId(ADVERTISEMENT_KIND, "metallb-system", "modelplane")
+    )
     assert pool
     assert advertised
     assert pool["spec"] == {"addresses": ["192.0.2.10-192.0.2.20"]}
@@ -110,23 +158,33 @@ async def test_stk_65_67_a_gateway_is_installed_and_taken_away_and_every_step_ma
         for step in reversed(INSTALL_STEPS):
             await installation.until_done(step, remove=True)
     assert await installation.revisions() == {}
-    assert [await installation.get(each) for each in (SHARED, CLASS, SERVICE)] == [None, None, None]
-    # With the definitions would go the routes of everybody.
+    assert [await installation.get(each) for each in (SHARED, CLASS, SERVICE)] == [
+        None,
+        None,
+        None,
+    ]
+    # Deleting the definitions would delete everybody's routes.
     assert kinds.HTTP_ROUTE in await installation.control.api.resources(refresh=True)
 
 
-async def test_a_step_that_is_not_complete_says_what_it_waits_for(installation: Installation) -> None:
+async def test_an_incomplete_step_names_the_objects_that_it_waits_for(
+    installation: Installation,
+) -> None:
     result = await installation.step("traefik", version=STUCK)
     assert not result.done
     assert "Deployment traefik-system/traefik: " in result.message
-    # The version that the spec has next is installed over it.
+    # The next version of the spec is installed over it.
     await installation.until_done("traefik")
     assert await installation.revisions() == {"mp-traefik": 2}
 
 
-async def test_the_removal_waits_for_the_service_behind_which_is_a_load_balancer(installation: Installation) -> None:
+async def test_the_removal_waits_for_the_service_behind_which_is_a_load_balancer(
+    installation: Installation,
+) -> None:
     await installation.until_done("traefik")
-    held: dict[str, Any] = {"metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}}
+    held: dict[str, Any] = {
+        "metadata": {"finalizers": ["service.kubernetes.io/load-balancer-cleanup"]}
+    }
     await _merge(installation, held)
     result = await installation.step("traefik", remove=True)
     assert (result.done, "Service" in result.message) == (False, True)
@@ -134,14 +192,28 @@ async def test_the_removal_waits_for_the_service_behind_which_is_a_load_balancer
     await installation.until_done("traefik", remove=True)
 
 
-async def test_what_others_have_is_named_and_left_as_it_is(installation: Installation) -> None:
+async def test_foreign_objects_are_named_and_left_unchanged(
+    installation: Installation,
+) -> None:
     await installation.until_done("crds")
-    others = {"apiVersion": kinds.GATEWAY_CLASS.api_version, "kind": "GatewayClass", "metadata": {"name": "traefik"}}
-    await installation.control.api.create({**others, "spec": {"controllerName": "example.com/other"}})
+    others = {
+        "apiVersion": kinds.GATEWAY_CLASS.api_version,
+        "kind": "GatewayClass",
+        "metadata": {"name": "traefik"},
+    }
+    await installation.control.api.create(
+        {**others, "spec": {"controllerName": "example.com/other"}}
+    )
     try:
-        with pytest.raises(NameConflict, match=r"GatewayClass.*traefik exists already and belongs to.*modelplane\.ai/stack=external"):
+        with pytest.raises(
+            NameConflict,
+            match=(
+                r"GatewayClass.*traefik exists already and belongs "
+                r"to.*modelplane\.ai/stack=external"
+            ),
+        ):
             await installation.step("gateway-class")
-        # Nothing is installed that would have to be taken away again.
+        # Nothing is installed that would have to be removed again.
         with pytest.raises(NameConflict, match="GatewayClass"):
             await installation.step("crds")
         await installation.until_done("gateway-class", remove=True)
@@ -152,11 +224,19 @@ async def test_what_others_have_is_named_and_left_as_it_is(installation: Install
         await installation.control.api.delete(CLASS)
 
 
-async def test_only_the_gateway_may_order_a_step_and_only_with_a_control_cluster(installation: Installation) -> None:
+async def test_only_the_gateway_may_order_a_step_and_only_with_a_control_cluster(
+    installation: Installation,
+) -> None:
     order = RunInstallStep(uid=installation.uid, step="crds")
     with pytest.raises(PermissionDenied):
-        await asked_by("inferencecluster/eu").run(installation.activities.run_install_step, order)
-    none = StackActivities(installation.activities.clusters, installation.activities.helm, installation.activities.settings)
+        await asked_by("inferencecluster/eu").run(
+            installation.activities.run_install_step, order
+        )
+    none = StackActivities(
+        installation.activities.clusters,
+        installation.activities.helm,
+        installation.activities.settings,
+    )
     with pytest.raises(NoControlCluster, match="no control cluster is configured"):
         await asked_by(GATEWAY).run(none.run_install_step, order)
 
@@ -164,5 +244,7 @@ async def test_only_the_gateway_may_order_a_step_and_only_with_a_control_cluster
 async def _merge(installation: Installation, change: dict[str, Any]) -> None:
     session = installation.control.api._session  # type: ignore[attr-defined]
     path = f"/api/v1/namespaces/{SERVICE.namespace}/services/{SERVICE.name}"
-    answer = await session.request("PATCH", path, body=change, content_type="application/merge-patch+json")
+    answer = await session.request(
+        "PATCH", path, body=change, content_type="application/merge-patch+json"
+    )
     assert answer.status in (200, 404), answer.body

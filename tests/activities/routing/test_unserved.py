@@ -1,4 +1,7 @@
-"""What is told of the objects of a kind that the control cluster no longer serves: a real one deletes them with its definition."""
+"""Signals about objects of a kind that the control cluster no longer serves.
+
+A real cluster deletes them with their definition.
+"""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -7,9 +10,18 @@ from functools import partial
 import pytest
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, Resource, Selection, whole
-from activities.cluster_objects.ownership import Owner
-from activities.render.objects.manifest import Owner as RenderedOwner
+from activities.cluster_objects.cluster_api import (
+    ApiResource,
+    Event,
+    GroupVersionKind,
+    Json,
+    Keep,
+    ObjectList,
+    Selection,
+    whole,
+)
+from activities.cluster_objects.ownership import ObjectOwner
+from activities.render.objects.manifest import RenderOwner
 from activities.render.services.route import service_route
 from activities.routing import watch
 from activities.routing.watch import ControlWatch
@@ -21,16 +33,20 @@ from tests.environment.idle_clusters import IdleCluster
 
 pytestmark = pytest.mark.slow
 
-GATEWAY, SERVICE = Owner("InferenceGateway", "", "default", "g"), Owner("ModelService", "ml", "s", "u")
-ROUTE: Json = service_route(RenderedOwner(*SERVICE, generation=0), []).manifest
+GATEWAY, SERVICE = (
+    ObjectOwner("InferenceGateway", "", "default", "g"),
+    ObjectOwner("ModelService", "ml", "s", "u"),
+)
+ROUTE: Json = service_route(RenderOwner(*SERVICE, generation=0), []).manifest
 
-Served = Mapping[Kind, Resource]
+Served = Mapping[GroupVersionKind, ApiResource]
 
 
 class Routes(IdleCluster):
-    """A cluster with one route, which stops serving the kind, and serves it again. `discover` changes what it says it serves.
+    """A cluster with one route, which stops serving the kind, and serves it again.
 
-    `listed`: how often routes were listed, `followed`: watched, `refused`: neither, because the kind is not served.
+    `discover` changes the kinds that it reports. `listed`, `followed` and `refused`
+    count the lists, watches and refused requests of routes.
     """
 
     served, listed, refused, followed = True, 0, 0, 0
@@ -41,14 +57,18 @@ class Routes(IdleCluster):
     async def resources(self, *, refresh: bool = False) -> Served:
         return self._discover(await super().resources(refresh=refresh))
 
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
         if selection.kind != kinds.HTTP_ROUTE:
             return await super().list(selection, keep)
         self._check()
         self.listed += 1
-        return Listing([keep({**ROUTE, "metadata": {**ROUTE["metadata"], "generation": 1}})], "1")
+        return ObjectList(
+            [keep({**ROUTE, "metadata": {**ROUTE["metadata"], "generation": 1}})], "1"
+        )
 
-    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
+    async def watch(
+        self, selection: Selection, resource_version: str
+    ) -> AsyncIterator[Event]:
         if selection.kind != kinds.HTTP_ROUTE:
             async for event in super().watch(selection, resource_version):
                 yield event
@@ -63,18 +83,20 @@ class Routes(IdleCluster):
 
 @asynccontextmanager
 async def watching(cluster: IdleCluster) -> AsyncIterator[list[bool]]:
-    """Watch a cluster; gives what the service is told of its route: whether it is there."""
+    """Watch a cluster, and return whether the service got the report that its route
+    exists.
+    """
     told = list[bool]()
 
     async def resolve() -> IdleCluster:
         return cluster
 
-    async def send(owner: Owner, observed: ControlObserved) -> bool:
+    async def send(owner: ObjectOwner, observed: ControlObserved) -> bool:
         if owner == SERVICE and observed.route:
             told.append(observed.route.present)
         return True
 
-    async def find_absent(here: frozenset[str]) -> AsyncIterator[Owner]:
+    async def find_absent(here: frozenset[str]) -> AsyncIterator[ObjectOwner]:
         for _ in here - {SERVICE.workflow_id}:
             yield GATEWAY
 
@@ -82,7 +104,9 @@ async def watching(cluster: IdleCluster) -> AsyncIterator[list[bool]]:
         yield told
 
 
-async def test_a_service_is_told_that_its_route_is_gone_with_the_kind_and_when_it_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_is_notified_when_its_route_disappears_with_the_kind_and_returns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(watch, "_RESTART_SECONDS", 0.05)
     cluster, expected = Routes(), list[bool]()
     async with watching(cluster) as told:
@@ -101,7 +125,13 @@ def fails(_: Served) -> Served:
     "discover",
     [
         pytest.param(
-            lambda others: {**others, kinds.HTTP_ROUTE: Resource(kinds.HTTP_ROUTE, "", namespaced=True, verbs=frozenset())}, id="served"
+            lambda others: {
+                **others,
+                kinds.HTTP_ROUTE: ApiResource(
+                    kinds.HTTP_ROUTE, "", namespaced=True, verbs=frozenset()
+                ),
+            },
+            id="served",
         ),
         pytest.param(fails, id="no discovery"),
         pytest.param(lambda _: {}, id="no API server"),

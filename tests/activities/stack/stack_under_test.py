@@ -1,4 +1,4 @@
-"""A bare cluster, as the activities of one InferenceCluster see it, and what they do there in a few words."""
+"""A bare cluster with short helpers for the activities of one InferenceCluster."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -29,8 +29,8 @@ from api_types.messages.stack import (
     UninstallRelease,
 )
 from api_types.settings import StackSettings
-from testbed.programs.install import cached
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
+from tests.environment.cached_programs import with_cached_helm
 from tests.environment.stack_testbed import StackCluster
 from tests.environment.waiting import TIMEOUT_SECONDS
 
@@ -45,7 +45,10 @@ EVENTS = "/api/v1/namespaces/envoy-gateway-system/events"
 
 @dataclass
 class StackUnderTest:
-    """One InferenceCluster and its cluster. `ensured` are the releases that were installed, by component, `groups` what was applied."""
+    """One InferenceCluster and its cluster.
+
+    `ensured` has the installed releases by component, and `groups` the applied groups.
+    """
 
     world: StackCluster
     cluster: ClusterUnderTest
@@ -55,43 +58,54 @@ class StackUnderTest:
     groups: list[str] = field(default_factory=list)
 
     async def run(self, activity: Any, order: Any) -> Any:
-        """Do an activity, as the workflow of the cluster orders it."""
+        """Run an activity on the order of the cluster's workflow."""
         return await self.cluster.environment().run(activity, order)
 
     async def api(self) -> ClusterApi:
-        """Give the client that activities use."""
+        """Return the client that activities use."""
         return await self.cluster.api()
 
     def with_settings(self, **settings: Any) -> "StackUnderTest":
-        """The same cluster and what is on it, for a worker with other settings."""
+        """Return the same stack for a worker with other settings."""
         changed = StackSettings(**{**self.activities.settings.model_dump(), **settings})
-        helm = HelmClients(self.cluster.pool, changed, cached("helm"))
-        return replace(self, activities=StackActivities(self.cluster.pool, helm, changed))
+        helm = HelmClients(self.cluster.pool, with_cached_helm(changed))
+        return replace(
+            self, activities=StackActivities(self.cluster.pool, helm, changed)
+        )
 
     def reached_by(self, cluster: ClusterUnderTest) -> "StackUnderTest":
-        """The same stack by another way, or under another credential."""
+        """Return the same stack with another connection or credential."""
         settings = self.activities.settings
-        helm = HelmClients(cluster.pool, settings, cached("helm"))
-        return replace(self, cluster=cluster, activities=StackActivities(cluster.pool, helm, settings))
+        helm = HelmClients(cluster.pool, with_cached_helm(settings))
+        return replace(
+            self,
+            cluster=cluster,
+            activities=StackActivities(cluster.pool, helm, settings),
+        )
 
     def of_another(self, uid: str = "another") -> "StackUnderTest":
-        """The same cluster for an InferenceCluster of the same name and another uid, which has done nothing yet."""
+        """Return the same cluster for a new InferenceCluster of the same name with
+        another uid.
+        """
         return StackUnderTest(self.world, self.cluster, self.activities, uid)
 
     @property
     def base(self) -> dict[str, Any]:
-        """What every order says."""
+        """The fields of every order."""
         return {"connection": self.cluster.connection, "cluster_uid": self.uid}
 
-    # --- installation -----------------------------------------------------------------------------------------------------------------
+    # Installation
 
     async def plan(self, source: str = "Existing", **more: Any) -> StackPlan:
-        """Do the preflight."""
-        plan: StackPlan = await self.run(self.activities.preflight_stack, PreflightStack(source=source, **self.base, **more))
+        """Run the preflight."""
+        plan: StackPlan = await self.run(
+            self.activities.preflight_stack,
+            PreflightStack(source=source, **self.base, **more),
+        )
         return plan
 
     async def apply(self, plan: StackPlan, *groups: str) -> StackApplied:
-        """Apply groups of objects; gives what was said of the last one."""
+        """Apply groups of objects. Returns the result of the last one."""
         applied = StackApplied()
         for group in groups:
             order = ApplyStackObjects(spec=plan.spec, group=group, **self.base)
@@ -101,7 +115,9 @@ class StackUnderTest:
 
     async def crds(self, plan: StackPlan, *components: str) -> StackApplied:
         """Apply the definitions of charts."""
-        order = ApplyChartCrds(releases=[plan.releases[each] for each in components], **self.base)
+        order = ApplyChartCrds(
+            releases=[plan.releases[each] for each in components], **self.base
+        )
         applied: StackApplied = await self.run(self.activities.apply_chart_crds, order)
         return applied
 
@@ -111,14 +127,19 @@ class StackUnderTest:
         self.ensured[component] = await self.run(self.activities.helm_ensure, order)
         return self.ensured[component]
 
-    async def ensure_release(self, release: HelmRelease, *, rewrite: bool = False) -> EnsuredRelease:
-        """Install or upgrade any release, as others may have done it."""
+    async def ensure_release(
+        self, release: HelmRelease, *, rewrite: bool = False
+    ) -> EnsuredRelease:
+        """Install or upgrade any release, as others might."""
         order = EnsureRelease(release=release, rewrite=rewrite, **self.base)
         ensured: EnsuredRelease = await self.run(self.activities.helm_ensure, order)
         return ensured
 
     async def carry_out(self, plan: StackPlan, steps: Iterable[Step]) -> StackSeen:
-        """Take steps of a plan, in their order; gives what was seen at the last one that waits."""
+        """Run the steps of a plan in order.
+
+        Returns the observation of the last waiting step.
+        """
         seen = StackSeen()
         for step in steps:
             match step.action:
@@ -133,19 +154,19 @@ class StackUnderTest:
         return seen
 
     async def install(self, plan: StackPlan) -> StackSeen:
-        """Take every step of an installation, and wait until nothing lags."""
+        """Run every step of an installation, and wait until nothing lags."""
         await self.carry_out(plan, INSTALL)
         return await self.until_ready(plan)
 
     async def upgrade(self, plan: StackPlan) -> StackSeen:
-        """Take every step of an upgrade, and wait until nothing lags."""
+        """Run every step of an upgrade, and wait until nothing lags."""
         await self.carry_out(plan, UPGRADE)
         return await self.until_ready(plan)
 
-    # --- readiness --------------------------------------------------------------------------------------------------------------------
+    # Readiness
 
     def installed(self, plan: StackPlan) -> list[InstalledRelease]:
-        """Name what was installed."""
+        """Return the installed releases."""
         return [
             InstalledRelease(
                 component=component,
@@ -158,17 +179,28 @@ class StackUnderTest:
         ]
 
     def check(self, plan: StackPlan, **more: Any) -> CheckStack:
-        """Order a look at all that was installed."""
-        fields = {"source": "Existing", "spec": plan.spec, "plan": plan.digest, "max_seconds": 0, **self.base, **more}
+        """Return an order to check everything that was installed."""
+        fields = {
+            "source": "Existing",
+            "spec": plan.spec,
+            "plan": plan.digest,
+            "max_seconds": 0,
+            **self.base,
+            **more,
+        }
         return CheckStack(releases=self.installed(plan), groups=self.groups, **fields)
 
     async def look(self, plan: StackPlan, **more: Any) -> StackSeen:
-        """Look once, unless more is said."""
-        seen: StackSeen = await self.run(self.activities.stack_readiness, self.check(plan, **more))
+        """Check once by default."""
+        seen: StackSeen = await self.run(
+            self.activities.stack_readiness, self.check(plan, **more)
+        )
         return seen
 
-    async def until(self, plan: StackPlan, holds: Callable[[StackSeen], Any]) -> StackSeen:
-        """Look until something holds."""
+    async def until(
+        self, plan: StackPlan, holds: Callable[[StackSeen], Any]
+    ) -> StackSeen:
+        """Check until a condition holds."""
 
         async def check() -> StackSeen | None:
             seen = await self.look(plan)
@@ -178,17 +210,25 @@ class StackUnderTest:
         return found
 
     async def until_ready(self, plan: StackPlan) -> StackSeen:
-        """Look until nothing lags: a step waits for what gates alone, and one of two pods of a DaemonSet does not."""
+        """Check until nothing lags.
+
+        A step waits only for gating parts, and one of two pods of a DaemonSet does not
+        gate.
+        """
         return await self.until(plan, lambda seen: not seen.lags)
 
     async def restart(self) -> bool:
         """Restart the AI gateway."""
-        restarted: bool = await self.run(self.activities.restart_ai_gateway, StackOrder(**self.base))
+        restarted: bool = await self.run(
+            self.activities.restart_ai_gateway, StackOrder(**self.base)
+        )
         return restarted
 
-    # --- removal ----------------------------------------------------------------------------------------------------------------------
+    # Removal
 
-    async def uninstall(self, plan: StackPlan, component: str, *, wait_seconds: int = 120, **more: Any) -> TeardownStepResult:
+    async def uninstall(
+        self, plan: StackPlan, component: str, *, wait_seconds: int = 120, **more: Any
+    ) -> TeardownStepResult:
         """Uninstall a release of the stack."""
         release, ensured = plan.releases[component], self.ensured.get(component)
         order = UninstallRelease(
@@ -199,17 +239,34 @@ class StackUnderTest:
             **self.base,
             **more,
         )
-        result: TeardownStepResult = await self.run(self.activities.helm_uninstall, order)
+        result: TeardownStepResult = await self.run(
+            self.activities.helm_uninstall, order
+        )
         return result
 
-    async def remove(self, plan: StackPlan, group: str, *, wait_seconds: int = 120, skipped: Sequence[str] = ()) -> TeardownStepResult:
+    async def remove(
+        self,
+        plan: StackPlan,
+        group: str,
+        *,
+        wait_seconds: int = 120,
+        skipped: Sequence[str] = (),
+    ) -> TeardownStepResult:
         """Delete a group of objects."""
-        order = RemoveStackObjects(spec=plan.spec, group=group, wait_seconds=wait_seconds, skipped=list(skipped), **self.base)
-        result: TeardownStepResult = await self.run(self.activities.remove_stack_objects, order)
+        order = RemoveStackObjects(
+            spec=plan.spec,
+            group=group,
+            wait_seconds=wait_seconds,
+            skipped=list(skipped),
+            **self.base,
+        )
+        result: TeardownStepResult = await self.run(
+            self.activities.remove_stack_objects, order
+        )
         return result
 
     async def take(self, plan: StackPlan, step: RemovalStep) -> list[str]:
-        """Take one step of a removal; gives what remains."""
+        """Run one step of a removal. Returns the remaining objects."""
         match step.action:
             case Removal.OBJECTS:
                 return shown(await self.remove(plan, step.target))
@@ -224,18 +281,28 @@ def _are_ready(targets: tuple[str, ...], seen: StackSeen) -> bool:
 
 
 async def changed(stack: StackUnderTest, plan: StackPlan, seen: StackSeen) -> StackSeen:
-    """Wait until something else is seen than before."""
-    looking = stack.look(plan, known=seen.digest, max_seconds=2 * TIMEOUT_SECONDS, poll_seconds=1)
+    """Wait until the observation changes."""
+    looking = stack.look(
+        plan, known=seen.digest, max_seconds=2 * TIMEOUT_SECONDS, poll_seconds=1
+    )
     return await asyncio.wait_for(looking, TIMEOUT_SECONDS)
 
 
 def shown(result: TeardownStepResult) -> list[str]:
-    """Give what remains as a teardown shows it."""
+    """Return the remaining objects in the form of a teardown's message."""
     return [str(item) for item in result.remaining]
 
 
 def a_pool(**metadata: Any) -> dict[str, Any]:
-    """An InferencePool `pool` of the namespace `default`."""
+    """Return an InferencePool `pool` in the namespace `default`."""
     picker = {"name": "x", "port": {"number": 1}}
-    spec = {"selector": {"matchLabels": {"app": "x"}}, "targetPorts": [{"number": 8000}], "endpointPickerRef": picker}
-    return {"kind": "InferencePool", "metadata": {"name": "pool", **metadata}, "spec": spec}
+    spec = {
+        "selector": {"matchLabels": {"app": "x"}},
+        "targetPorts": [{"number": 8000}],
+        "endpointPickerRef": picker,
+    }
+    return {
+        "kind": "InferencePool",
+        "metadata": {"name": "pool", **metadata},
+        "spec": spec,
+    }

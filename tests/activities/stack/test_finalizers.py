@@ -1,4 +1,4 @@
-"""A finalizer that an operator has removed: spec/stack-and-routing.md 9.3, on a real API server."""
+"""The removal of a finalizer that an operator named, on a real API server."""
 
 from typing import Any
 
@@ -16,20 +16,31 @@ ID = "v1/Service/default/held"
 
 
 def a_service(*finalizers: str) -> dict[str, Any]:
-    return {"kind": "Service", "metadata": {"name": "held", "finalizers": list(finalizers)}, "spec": {"ports": [{"port": 80}]}}
+    return {
+        "kind": "Service",
+        "metadata": {"name": "held", "finalizers": list(finalizers)},
+        "spec": {"ports": [{"port": 80}]},
+    }
 
 
-async def removed(stack: StackUnderTest, finalizer: str, target: str = ID) -> RemovedFinalizer:
+async def removed(
+    stack: StackUnderTest, finalizer: str, target: str = ID
+) -> RemovedFinalizer:
     found: RemovedFinalizer = await stack.run(
-        stack.activities.remove_finalizer, RemoveFinalizer(object=target, finalizer=finalizer, **stack.base)
+        stack.activities.remove_finalizer,
+        RemoveFinalizer(object=target, finalizer=finalizer, **stack.base),
     )
     return found
 
 
-async def test_stk_104_a_finalizer_of_an_object_that_is_being_deleted_is_removed_and_the_others_stay(stack: StackUnderTest) -> None:
+async def test_only_the_given_finalizer_of_a_deleted_object_is_removed(
+    stack: StackUnderTest,
+) -> None:
     assert (await removed(stack, CLEANUP)).why == "the object does not have it any more"
     stack.world.create(SERVICES, a_service(CLEANUP, OTHER))
-    assert await removed(stack, CLEANUP) == RemovedFinalizer(why="the object is not being deleted")
+    assert await removed(stack, CLEANUP) == RemovedFinalizer(
+        why="the object is not being deleted"
+    )
     stack.world.delete(f"{SERVICES}/held")
     assert await removed(stack, CLEANUP) == RemovedFinalizer(removed=True)
     assert (await removed(stack, CLEANUP)).why == "the object does not have it any more"
@@ -40,6 +51,6 @@ async def test_stk_104_a_finalizer_of_an_object_that_is_being_deleted_is_removed
     assert stack.world.get(f"{SERVICES}/held") is None
 
 
-async def test_what_is_no_object_is_refused(stack: StackUnderTest) -> None:
+async def test_an_invalid_object_id_is_refused(stack: StackUnderTest) -> None:
     with pytest.raises(InvalidInput, match="x/y"):
         await removed(stack, CLEANUP, "x/y")

@@ -1,4 +1,7 @@
-"""Whom a search for owners without objects finds, though others do not answer, or answer what cannot be read. No server is needed."""
+"""The search for owners without objects, with unresponsive and unreadable workflows.
+
+No server is needed.
+"""
 
 import asyncio
 from collections import Counter
@@ -7,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.ownership import ObjectOwner
 from activities.clusters.activities import _find_absent
 from activities.messaging.entity_client import EntityClient
 from activities.messaging.messages import QueryEach, Survey, SurveyResult
@@ -21,8 +24,12 @@ from tests.activities.environment.cluster_under_test import eventually
 
 
 def an_endpoint(owner: str, name: str) -> object:
-    endpoint = Endpoint(name=name, uid="u", labels={}, url="http://10.0.0.1", backend="b")
-    return EndpointReport(owner=owner, name=name, uid="u", sequence=1, endpoint=endpoint).wire()
+    endpoint = Endpoint(
+        name=name, uid="u", labels={}, url="http://10.0.0.1", backend="b"
+    )
+    return EndpointReport(
+        owner=owner, name=name, uid="u", sequence=1, endpoint=endpoint
+    ).wire()
 
 
 SILENT = "no answer"
@@ -41,22 +48,35 @@ WORKFLOWS: dict[str, object] = {
 ACCOUNTS: dict[str, object] = {
     "modelreplica/ml/a-silent": SILENT,
     "modelreplica/ml/b-odd": {"name": 7},
-    "modelreplica/ml/r": ReplicaAccount(namespace="ml", name="r", uid="u", cluster="eu", deployment="d", index=0).wire(),
+    "modelreplica/ml/r": ReplicaAccount(
+        namespace="ml", name="r", uid="u", cluster="eu", deployment="d", index=0
+    ).wire(),
     "modelcache/ml/a-silent": SILENT,
     "modelcache/ml/b-odd": None,
-    "modelcache/ml/c": CacheAccount(namespace="ml", name="c", uid="u", clusters=["eu"]).wire(),
+    "modelcache/ml/c": CacheAccount(
+        namespace="ml", name="c", uid="u", clusters=["eu"]
+    ).wire(),
 }
 
 
 class Workflows:
-    """They run, and some never answer. `queried`: how often each one was; `waited`: the pauses, in seconds."""
+    """Running workflows, of which some never respond.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]) -> None:
+    `queried` counts the queries of each, and `waited` are the pauses in seconds.
+    """
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, answers: dict[str, object]
+    ) -> None:
         self.answers = answers
         self.queried = Counter[str]()
         self.waited: list[float] = []
-        monkeypatch.setattr(EntityClient, "survey", lambda _, wanted: self.survey(wanted))
-        monkeypatch.setattr(EntityClient, "query_each", lambda _, wanted: self.query_each(wanted))
+        monkeypatch.setattr(
+            EntityClient, "survey", lambda _, wanted: self.survey(wanted)
+        )
+        monkeypatch.setattr(
+            EntityClient, "query_each", lambda _, wanted: self.query_each(wanted)
+        )
         sleep = asyncio.sleep
 
         async def recorded(seconds: float) -> None:
@@ -64,18 +84,28 @@ class Workflows:
                 self.waited.append(seconds)
             await sleep(0.001 if seconds >= absent._RETRY_SECONDS else seconds)
 
-        # Only there: what else runs in this loop sleeps too.
-        monkeypatch.setattr(absent, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": recorded}))
+        # Replace only that sleep: other code in this loop sleeps too.
+        monkeypatch.setattr(
+            absent, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": recorded})
+        )
 
     async def survey(self, wanted: Survey) -> SurveyResult:
         kinds = {f"{kind.lower()}/" for kind in wanted.kinds}
-        return SurveyResult(answers={each: None for each in self.answers if any(map(each.startswith, kinds))})
+        return SurveyResult(
+            answers={
+                each: None for each in self.answers if any(map(each.startswith, kinds))
+            }
+        )
 
     async def query_each(self, wanted: QueryEach) -> SurveyResult:
         self.queried.update(wanted.workflow_ids)
         silent = [each for each in wanted.workflow_ids if self.answers[each] is SILENT]
         return SurveyResult(
-            answers={each: self.answers[each] for each in wanted.workflow_ids if each not in silent},
+            answers={
+                each: self.answers[each]
+                for each in wanted.workflow_ids
+                if each not in silent
+            },
             unresponsive=dict.fromkeys(silent, ""),
         )
 
@@ -86,21 +116,31 @@ class Workflows:
         pytest.param(
             find_absent,
             WORKFLOWS,
-            [Owner("ModelEndpoint", "ml", "e", "u"), Owner("ModelReplica", "ml", "r", "u"), Owner("ModelService", "ml", "s", "u")],
+            [
+                ObjectOwner("ModelEndpoint", "ml", "e", "u"),
+                ObjectOwner("ModelReplica", "ml", "r", "u"),
+                ObjectOwner("ModelService", "ml", "s", "u"),
+            ],
             id="control cluster",
         ),
         pytest.param(
             lambda here: _find_absent("eu", here),
             ACCOUNTS,
-            [Owner("ModelCache", "ml", "c", "u"), Owner("ModelReplica", "ml", "r", "u")],
+            [
+                ObjectOwner("ModelCache", "ml", "c", "u"),
+                ObjectOwner("ModelReplica", "ml", "r", "u"),
+            ],
             id="cluster",
         ),
     ],
 )
-async def test_all_others_are_found_and_those_that_do_not_answer_are_queried_ever_more_rarely(
-    monkeypatch: pytest.MonkeyPatch, find: Callable[[frozenset[str]], AsyncIterator[Owner]], answers: dict[str, object], want: list[Owner]
+async def test_other_owners_are_found_and_unresponsive_ones_are_queried_more_and_more_rarely(
+    monkeypatch: pytest.MonkeyPatch,
+    find: Callable[[frozenset[str]], AsyncIterator[ObjectOwner]],
+    answers: dict[str, object],
+    want: list[ObjectOwner],
 ) -> None:
-    workflows, found = Workflows(monkeypatch, answers), list[Owner]()
+    workflows, found = Workflows(monkeypatch, answers), list[ObjectOwner]()
 
     async def search() -> None:
         async for owner in find(frozenset()):
@@ -109,7 +149,9 @@ async def test_all_others_are_found_and_those_that_do_not_answer_are_queried_eve
     async def searched() -> None:
         task = asyncio.create_task(search())
         silent = [each for each, answer in answers.items() if answer is SILENT]
-        await eventually(lambda: task.done() or all(workflows.queried[each] > 10 for each in silent))
+        await eventually(
+            lambda: task.done() or all(workflows.queried[each] > 10 for each in silent)
+        )
         assert not task.done()
         assert sorted(found) == want
         task.cancel()

@@ -6,7 +6,12 @@ from collections.abc import Coroutine
 from typing import Any
 
 from activities.cluster_objects.cluster_api import ClusterApi
-from activities.watching.health import PROBE_LIMIT_SECONDS, PROBE_SECONDS, RETRY_SECONDS, Health
+from activities.watching.health import (
+    PROBE_LIMIT_SECONDS,
+    PROBE_SECONDS,
+    RETRY_SECONDS,
+    Health,
+)
 from api_types.errors import ClusterUnreachable
 from tests.environment.idle_clusters import IdleCluster
 from tests.simulation.clock import VirtualLoop
@@ -35,7 +40,7 @@ def in_virtual_time(test: Coroutine[Any, Any, None]) -> None:
 
 
 async def until_lost(watched: Health) -> int:
-    """Probe until the cluster counts as lost. Return how many probes that took."""
+    """Probe until the cluster counts as lost. Return the number of probes."""
     probes = 0
     while not watched.lost:
         pause = await watched.probe()
@@ -52,7 +57,10 @@ def test_a_cluster_is_lost_after_three_failed_probes_in_a_row() -> None:
         assert (await watched.probe(), watched.lost) == (PROBE_SECONDS, False)
         assert recovered == [line.client]
         line.cut = True
-        assert (await watched.probe(), await watched.probe()) == (RETRY_SECONDS, RETRY_SECONDS)
+        assert (await watched.probe(), await watched.probe()) == (
+            RETRY_SECONDS,
+            RETRY_SECONDS,
+        )
         line.cut = False
         await watched.probe()
         line.cut = True
@@ -60,7 +68,11 @@ def test_a_cluster_is_lost_after_three_failed_probes_in_a_row() -> None:
         assert round(watched.silent_seconds) == 2 * RETRY_SECONDS
         line.cut = False
         await watched.probe()
-        assert (watched.lost, watched.silent_seconds, watched.error) == (False, 0.0, None)
+        assert (watched.lost, watched.silent_seconds, watched.error) == (
+            False,
+            0.0,
+            None,
+        )
 
     in_virtual_time(life())
 
@@ -71,7 +83,9 @@ def test_a_probe_without_an_answer_fails() -> None:
         line.stalled = True
         watched = Health(line.resolve, lambda _: None)
         assert await until_lost(watched) == 3
-        assert round(watched.silent_seconds) == 3 * PROBE_LIMIT_SECONDS + 2 * RETRY_SECONDS
+        assert (
+            round(watched.silent_seconds) == 3 * PROBE_LIMIT_SECONDS + 2 * RETRY_SECONDS
+        )
         assert "did not answer within 10 s" in str(watched.error)
 
     in_virtual_time(life())

@@ -9,28 +9,33 @@ import pytest
 
 from activities.cluster_objects.cluster_api import ObjectId
 from activities.cluster_objects.kinds import DEPLOYMENT
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.ownership import ObjectOwner
 from activities.clusters.watch import observation_index
-from activities.clusters.watch.observation_index import ObservationIndex, PendingObservation
+from activities.clusters.watch.observation_index import (
+    ObservationIndex,
+    PendingObservation,
+)
 from activities.observe.objects import ObjectSeen
 from activities.watching import notifier as notifier_module
 from activities.watching.notifier import ChangeNotifier, Undelivered
-from activities.watching.reflector import Key
+from activities.watching.reflector import NamespacedName
 from api_types.clock import utc_now
 from api_types.messages.observations import Observed
 from tests.environment.background import in_background
 
 pytestmark = pytest.mark.slow
 
-CLUSTER = Owner("InferenceCluster", "", "prod-eu", "u1")
+CLUSTER = ObjectOwner("InferenceCluster", "", "prod-eu", "u1")
 
 
-async def deliver(owner: Owner, observed: Observed) -> bool:
+async def deliver(owner: ObjectOwner, observed: Observed) -> bool:
     del owner, observed
     return True
 
 
-@pytest.mark.parametrize("due_in", [None, 10.0], ids=["no owner is due", "an owner is due later"])
+@pytest.mark.parametrize(
+    "due_in", [None, 10.0], ids=["no owner is due", "an owner is due later"]
+)
 async def test_it_stops_when_cancelled_while_waking(due_in: float | None) -> None:
     notifier = ChangeNotifier(deliver, lambda _: False)
     index = ObservationIndex(CLUSTER, lambda _: None)
@@ -45,21 +50,25 @@ async def test_it_stops_when_cancelled_while_waking(due_in: float | None) -> Non
 
 
 class Changing:
-    """An index whose every observation differs from the one before."""
+    """An index whose every observation differs from the previous one."""
 
     def __init__(self) -> None:
         self.numbers = count()
 
-    def observation_for(self, owner: Owner, now: datetime) -> PendingObservation:
+    def observation_for(self, owner: ObjectOwner, now: datetime) -> PendingObservation:
         del now
-        return PendingObservation(Observed(owner_uid=owner.uid, digest=str(next(self.numbers))))
+        return PendingObservation(
+            Observed(owner_uid=owner.uid, digest=str(next(self.numbers)))
+        )
 
 
-async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_second_is_over() -> None:
+async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_second_is_over() -> (
+    None
+):
     sent: list[float] = []
     enough = asyncio.Event()
 
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         del observed
         sent.append(asyncio.get_running_loop().time())
         notifier.enqueue(owner)
@@ -79,16 +88,18 @@ async def test_an_owner_that_changes_while_it_is_signalled_waits_until_its_secon
 class Unchanging:
     """An index whose observations are all equal."""
 
-    def observation_for(self, owner: Owner, now: datetime) -> PendingObservation:
+    def observation_for(self, owner: ObjectOwner, now: datetime) -> PendingObservation:
         del now
         return PendingObservation(Observed(owner_uid=owner.uid, digest="same"))
 
 
-async def test_an_owner_whose_last_run_was_closed_gets_the_same_observation_again() -> None:
-    sent: list[Owner] = []
+async def test_an_owner_whose_last_run_was_closed_gets_the_same_observation_again() -> (
+    None
+):
+    sent: list[ObjectOwner] = []
     arrived = asyncio.Event()
 
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         del observed
         sent.append(owner)
         arrived.set()
@@ -107,12 +118,12 @@ async def test_an_owner_whose_last_run_was_closed_gets_the_same_observation_agai
 
 
 async def test_an_owner_whose_signal_takes_long_delays_no_other_owner() -> None:
-    slow, other = CLUSTER, Owner("ModelReplica", "ml", "chat", "u2")
-    begun: list[Owner] = []
+    slow, other = CLUSTER, ObjectOwner("ModelReplica", "ml", "chat", "u2")
+    begun: list[ObjectOwner] = []
     arrived = asyncio.Event()
     hangs = asyncio.Event()
 
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         del observed
         begun.append(owner)
         if owner == slow:
@@ -140,7 +151,7 @@ async def test_an_owner_whose_signal_takes_long_delays_no_other_owner() -> None:
 
 
 async def test_the_error_of_a_signal_ends_it() -> None:
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         raise KeyError(owner.name, observed.digest)
 
     notifier = ChangeNotifier(send, lambda _: False)
@@ -152,13 +163,13 @@ async def test_the_error_of_a_signal_ends_it() -> None:
 async def test_an_owner_that_does_not_run_is_signalled_when_it_runs_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Nothing of it changes meanwhile, as of a replica whose workflow was terminated."""
+    """Nothing changes meanwhile, like for a replica whose workflow was terminated."""
     monkeypatch.setattr(notifier_module, "_ABSENT_SECONDS", 0.01)
     answers = iter((False, False, True))
     sent: list[bool] = []
     runs = asyncio.Event()
 
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         del owner, observed
         sent.append(next(answers))
         if sent[-1]:
@@ -177,11 +188,11 @@ async def test_an_owner_that_does_not_run_is_signalled_when_it_runs_again(
 
 
 async def test_owners_with_the_same_workflow_take_turns_with_its_second() -> None:
-    """A cluster that makes up uids for the objects of a workflow signals it no more often than one that does not."""
+    """A cluster that invents uids signals a workflow no more often than another one."""
     sent: list[tuple[str, float]] = []
     enough = asyncio.Event()
 
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         del observed
         sent.append((owner.uid, asyncio.get_running_loop().time()))
         notifier.enqueue(owner)
@@ -200,25 +211,33 @@ async def test_owners_with_the_same_workflow_take_turns_with_its_second() -> Non
     assert min(later - earlier for (_, earlier), (_, later) in pairwise(sent)) >= 0.99
 
 
-def test_a_cluster_that_makes_up_replicas_reports_so_many_as_a_cluster_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_makes_up_replicas_reports_so_many_as_a_cluster_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(observation_index, "REPLICAS_ON_CLUSTER_MAX", 3)
     index = ObservationIndex(CLUSTER, lambda _: None)
     for name in "edcba":
         for uid in ("u1", "u2"):
-            owner = Owner("ModelReplica", "ml", name, uid)
+            owner = ObjectOwner("ModelReplica", "ml", name, uid)
             target = ObjectId(DEPLOYMENT, "ml", f"{name}-{uid}")
-            index.put_object(DEPLOYMENT, Key("ml", target.name), ObjectSeen(target, owner, "d"))
+            index.put_object(
+                DEPLOYMENT,
+                NamespacedName("ml", target.name),
+                ObjectSeen(target, owner, "d"),
+            )
     index.put_listed()
     observed = index.observation_for(CLUSTER, utc_now()).observed.cluster
     assert observed is not None
     assert observed.replicas == ["ml/a", "ml/b", "ml/c"]
 
 
-async def test_observations_are_numbered_in_their_order_also_when_one_seemed_lost() -> None:
+async def test_observations_are_numbered_in_their_order_also_when_one_seemed_lost() -> (
+    None
+):
     sent: list[int] = []
     enough = asyncio.Event()
 
-    async def send(owner: Owner, observed: Observed) -> bool:
+    async def send(owner: ObjectOwner, observed: Observed) -> bool:
         notifier.enqueue(owner)
         sent.append(observed.order.sequence)
         if len(sent) == 2:

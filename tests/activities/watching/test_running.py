@@ -1,4 +1,4 @@
-"""How the runs of a watch are numbered."""
+"""The numbers of the runs of a watch."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,9 +13,14 @@ NOW = datetime.fromtimestamp(NOW_MS / 1000, UTC)
 HOUR_MS = 3_600_000
 
 
-def test_a_run_has_a_higher_number_than_those_of_earlier_attempts_and_watches() -> None:
-    counted = [run_number(watch, attempt) for watch, attempt in ((1, 1), (1, 2), (2, 1))]
-    dated = [run_number(1, attempt, began) for attempt, began in ((1, NOW_MS), (2, NOW_MS), (1, NOW_MS + 1000))]
+def test_a_run_has_a_higher_number_than_earlier_attempts_and_watches() -> None:
+    counted = [
+        run_number(watch, attempt) for watch, attempt in ((1, 1), (1, 2), (2, 1))
+    ]
+    dated = [
+        run_number(1, attempt, began)
+        for attempt, began in ((1, NOW_MS), (2, NOW_MS), (1, NOW_MS + 1000))
+    ]
     assert counted + dated == sorted({*counted, *dated})
 
 
@@ -28,12 +33,18 @@ def test_a_run_has_a_higher_number_than_those_of_earlier_attempts_and_watches() 
         (2, 7200, {RUN: NOW_MS + HOUR_MS}, NOW_MS + HOUR_MS + 1),
         (3, -7200, {RUN: NOW_MS + 1}, NOW_MS + 3),
     ],
-    ids=["first", "second", "first after a reset", "second after a reset", "after the clock"],
+    ids=[
+        "first",
+        "second",
+        "first after a reset",
+        "second after a reset",
+        "after the clock",
+    ],
 )
 def test_an_attempt_of_a_watch_that_a_reset_starts_again_has_a_higher_number(
     attempt: int, seconds: int, heartbeat: dict[str, int] | None, number: int
 ) -> None:
-    """The number follows the time at which the activity is scheduled, if it is an hour later."""
+    """The number follows the schedule time, if that is an hour later."""
     environment = ActivityEnvironment()
     environment.info = replace(
         environment.info,

@@ -1,4 +1,4 @@
-"""The cluster of the tests of workloads, in memory where no controller of Kubernetes takes part."""
+"""The cluster of the workload tests: in memory, or in the testbed."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

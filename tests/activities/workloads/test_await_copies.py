@@ -1,4 +1,7 @@
-"""The wait for what an apply copies ends when all of it is in the store; no cluster is asked."""
+"""The wait for copied Secrets ends when all of them are in the store.
+
+No cluster is contacted.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -19,21 +22,30 @@ def a_reference(kind: str, name: str) -> dict[str, Any]:
     return {"name": name.upper(), "valueFrom": {kind: {"name": name, "key": "x"}}}
 
 
-async def test_the_wait_ends_when_the_last_of_what_is_missing_is_there(tmp_path: Path) -> None:
+async def test_the_wait_ends_when_the_last_missing_secret_exists(
+    tmp_path: Path,
+) -> None:
     store, no_clusters = SecretDirectory(tmp_path), None
-    activities = WorkloadActivities(no_clusters, store, RenderSettings(secrets_propagation="all"))  # type: ignore[arg-type]
+    activities = WorkloadActivities(
+        no_clusters,  # type: ignore[arg-type]
+        store,
+        RenderSettings(secrets_propagation="all"),
+    )
     env = [a_reference("secretKeyRef", "hub"), a_reference("configMapKeyRef", "tuning")]
     order = an_apply("qwen-eu-0", an_engine("main", a_member(env=env)))
 
     async def look() -> None:
         await asked_by("modelreplica/ml/qwen-eu-0").run(activities.await_copies, order)
 
-    with pytest.raises(TransientError, match=r"ConfigMap ml/tuning does not exist.*Secret ml/hub does not exist"):
+    with pytest.raises(
+        TransientError,
+        match=r"ConfigMap ml/tuning does not exist.*Secret ml/hub does not exist",
+    ):
         await look()
     await store.put(StoredSecret("ml", "hub", {"x": b"value"}))
     with pytest.raises(TransientError) as caught:
         await look()
-    # Temporal tries again, and no value is in what it shows.
+    # Temporal retries, and its error contains no value.
     assert not caught.value.non_retryable
     assert "value" not in str(caught.value)
     await store.put(StoredSecret("ml", "tuning", {"x": b"fast"}, kind="ConfigMap"))

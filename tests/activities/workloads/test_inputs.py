@@ -1,8 +1,13 @@
-"""What an order says of a replica reaches its rendering."""
+"""The fields of a replica's order reach its rendering."""
 
 from activities.workloads.copies import Needed
 from activities.workloads.inputs import _replica
-from api_types.messages.cluster_work import ApplyReplica, CacheMount, ClusterFacts, Connection
+from api_types.messages.cluster_work import (
+    ApplyReplica,
+    CacheMount,
+    ClusterFacts,
+    Connection,
+)
 from tests.activities.render.builders import CLAIM
 
 MOUNTS = {"qwen": CacheMount(access_mode="ReadWriteOnce")}
@@ -25,4 +30,8 @@ def test_the_claim_of_the_cache_and_its_size_are_passed_on() -> None:
         mounts=MOUNTS,
     )
     replica = _replica(order, Needed())
-    assert (replica.cache_claim, replica.cache_gib, replica.mounts) == (CLAIM, 850, MOUNTS)
+    assert (replica.cache_claim, replica.cache_gib, replica.mounts) == (
+        CLAIM,
+        850,
+        MOUNTS,
+    )

@@ -1,4 +1,7 @@
-"""An API server that answers a question about pods with something else: the apply fails in plain words, and may be tried again."""
+"""An API server that returns an unrelated object for a request about pods.
+
+The apply fails with a clear message, and may be retried.
+"""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,7 +28,7 @@ WORKLOAD = next(item for item in OTHERS.objects if item.key == f"{ENGINE_PREFIX}
 
 @dataclass
 class OddServer(IdleCluster):
-    """It has one object, and one answer to every apply."""
+    """It has one object, and one response to every apply."""
 
     stored: Json
     answer: Any
@@ -41,13 +44,21 @@ class OddServer(IdleCluster):
 
 async def planned(stored: Json, answer: Any) -> Plan:
     server = OddServer(stored, answer)
-    return await plan_apply(server, Applying((WORKLOAD,), {ObjectId.of(WORKLOAD.manifest): stored}, (), 1))
+    return await plan_apply(
+        server, Applying((WORKLOAD,), {ObjectId.of(WORKLOAD.manifest): stored}, (), 1)
+    )
 
 
 def before() -> Json:
-    """The workload as it was rendered with the settings of before."""
-    manifest = next(item.manifest for item in RENDERED.objects if item.key == WORKLOAD.key)
-    ours = {"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:template": {}}}}
+    """The workload as it was rendered with the earlier settings."""
+    manifest = next(
+        item.manifest for item in RENDERED.objects if item.key == WORKLOAD.key
+    )
+    ours = {
+        "manager": FIELD_MANAGER,
+        "operation": "Apply",
+        "fieldsV1": {"f:spec": {"f:template": {}}},
+    }
     return {**manifest, "metadata": {**manifest["metadata"], "managedFields": [ours]}}
 
 
@@ -56,26 +67,46 @@ async def test_an_answer_says_whether_pods_would_be_other_ones() -> None:
     assert (await planned(before(), before())).pending == {}
 
 
-@pytest.mark.parametrize("answer", [{}, {"spec": {}}, {"spec": None}, {"spec": []}, [], None, "yes"], ids=repr)
-async def test_an_answer_to_a_dry_run_that_is_no_workload_is_an_error_in_plain_words(answer: Any) -> None:
-    with pytest.raises(ServerError, match=f"{WORKLOAD.manifest['metadata']['name']} cannot be read as an object of that kind"):
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"spec": {}}, {"spec": None}, {"spec": []}, [], None, "yes"],
+    ids=repr,
+)
+async def test_a_dry_run_response_that_is_not_a_workload_is_a_clear_error(
+    answer: Any,
+) -> None:
+    with pytest.raises(
+        ServerError,
+        match=f"{WORKLOAD.manifest['metadata']['name']} is malformed",
+    ):
         await planned(before(), answer)
 
 
-@pytest.mark.parametrize("spec", [None, {}, {"template": None}, {"template": {"spec": [1]}}], ids=repr)
+@pytest.mark.parametrize(
+    "spec", [None, {}, {"template": None}, {"template": {"spec": [1]}}], ids=repr
+)
 async def test_a_stored_workload_without_pods_is_one_too(spec: Any) -> None:
-    with pytest.raises(ServerError, match="cannot be read as an object of that kind"):
+    with pytest.raises(ServerError, match="is malformed"):
         await planned({**before(), "spec": spec}, WORKLOAD.manifest)
 
 
-async def test_an_answer_to_an_apply_that_is_no_object_is_one_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_apply_answered_without_an_object_is_an_error_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     usual = ApiServer._answer
 
     async def answer(server: ApiServer, request: web.Request) -> web.Response:
-        return web.json_response({"kind": "Status"}) if request.method == "PATCH" else await usual(server, request)
+        return (
+            web.json_response({"kind": "Status"})
+            if request.method == "PATCH"
+            else await usual(server, request)
+        )
 
     monkeypatch.setattr(ApiServer, "_answer", answer)
     async with AsyncExitStack() as stack:
         pool, _ = await a_pool(stack, 1)
-        with pytest.raises(ServerError, match=r"cannot be read as an object of that kind \(KeyError: 'metadata'\)"):
+        with pytest.raises(
+            ServerError,
+            match=r"is malformed \(KeyError: 'metadata'\)",
+        ):
             await apply_replica(pool, tmp_path, [])

@@ -6,8 +6,11 @@ Claims are immutable, so a changed claim has another name. These tests need no c
 import pytest
 
 from activities.cluster_objects.cluster_api import Json, ObjectId
-from activities.render.objects.inventory_keys import CLAIM_TEMPLATE_PREFIX, ENGINE_PREFIX
-from activities.render.objects.manifest import Item
+from activities.render.objects.inventory_keys import (
+    CLAIM_TEMPLATE_PREFIX,
+    ENGINE_PREFIX,
+)
+from activities.render.objects.manifest import RenderedObject
 from activities.workloads.pending import _planned
 from api_types import labels
 
@@ -17,7 +20,7 @@ MANIFEST: Json = {
     "kind": "ResourceClaimTemplate",
     "metadata": {"name": "claim", "namespace": "ml", "labels": {labels.ENGINE: "main"}},
 }
-ITEM = Item(KEY, MANIFEST, "hash", create_only=True)
+ITEM = RenderedObject(KEY, MANIFEST, "hash", create_only=True)
 
 
 @pytest.mark.parametrize(
@@ -37,12 +40,14 @@ ITEM = Item(KEY, MANIFEST, "hash", create_only=True)
         "no pods stay",
     ],
 )
-def test_claim_templates_are_made_for_the_pods_that_use_them(
+def test_claim_templates_are_created_for_the_pods_that_use_them(
     there: bool,
     staying: str,
     named: list[str],
     made: bool,
 ) -> None:
-    kept: dict[str, Item | None] = {f"{ENGINE_PREFIX}{staying}": None} if staying else {}
+    kept: dict[str, RenderedObject | None] = (
+        {f"{ENGINE_PREFIX}{staying}": None} if staying else {}
+    )
     found = {ObjectId.of(MANIFEST): MANIFEST if there else None}
     assert _planned(ITEM, kept, found, named) == (ITEM if made else None)

@@ -1,11 +1,19 @@
-"""A namespace that is deleted while its objects are replaced, and is made anew by another client: nothing is put there."""
+"""A namespace that another client recreates while its objects are replaced.
+
+Nothing is applied in it.
+"""
 
 from pathlib import Path
 
 import pytest
 
 from activities.clients.secrets.directory import SecretDirectory
-from activities.cluster_objects.cluster_api import ClusterApi, ClusterPool, Json, ObjectId
+from activities.cluster_objects.cluster_api import (
+    ClusterApi,
+    ClusterPool,
+    Json,
+    ObjectId,
+)
 from activities.cluster_objects.kinds import NAMESPACE
 from activities.cluster_objects.namespaces import NOT_ALLOWED
 from activities.render.inputs.settings import RenderSettings
@@ -19,7 +27,11 @@ from tests.environment.idle_clusters import IdleCluster
 
 
 class KeepingCluster(IdleCluster, ClusterPool):
-    """A cluster that keeps what is applied. `leaving`: it goes after it was read once, its namespace too, and others make that anew."""
+    """A cluster that stores applied objects.
+
+    The `leaving` object is gone after one read, with its namespace, which others
+    recreate.
+    """
 
     def __init__(self) -> None:
         self.objects: dict[ObjectId, Json] = {}
@@ -31,28 +43,46 @@ class KeepingCluster(IdleCluster, ClusterPool):
         return self
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """No connection is open."""
 
     async def get(self, target: ObjectId) -> Json | None:
         if target == self.leaving:
             if self._was_read:
                 namespace = ObjectId(NAMESPACE, "", target.namespace)
-                self.objects, self.leaving = {namespace: {"metadata": {"name": namespace.name}}}, None
+                self.objects, self.leaving = (
+                    {namespace: {"metadata": {"name": namespace.name}}},
+                    None,
+                )
             self._was_read = True
         return self.objects.get(target)
 
     async def apply(self, manifest: Json, *, dry_run: bool = False) -> Json:
-        stored = {**manifest, "metadata": {**manifest["metadata"], "uid": f"uid-{len(self.objects)}"}}
-        return stored if dry_run else self.objects.setdefault(ObjectId.of(manifest), stored)
+        stored = {
+            **manifest,
+            "metadata": {**manifest["metadata"], "uid": f"uid-{len(self.objects)}"},
+        }
+        return (
+            stored
+            if dry_run
+            else self.objects.setdefault(ObjectId.of(manifest), stored)
+        )
 
     async def create(self, manifest: Json) -> Json | None:
-        return None if ObjectId.of(manifest) in self.objects else await self.apply(manifest)
+        return (
+            None
+            if ObjectId.of(manifest) in self.objects
+            else await self.apply(manifest)
+        )
 
 
-async def test_nothing_is_applied_to_a_namespace_that_others_have_made_meanwhile(tmp_path: Path) -> None:
+async def test_nothing_is_applied_to_a_namespace_that_another_owner_created_first(
+    tmp_path: Path,
+) -> None:
     cluster = KeepingCluster()
     (tmp_path / "secrets").mkdir()
-    work = WorkloadActivities(cluster, SecretDirectory(tmp_path / "secrets"), RenderSettings())
+    work = WorkloadActivities(
+        cluster, SecretDirectory(tmp_path / "secrets"), RenderSettings()
+    )
     order = an_apply("qwen-0", an_engine(), namespace="argocd")
     asked = asked_by("modelreplica/argocd/qwen-0")
     applied = await asked.run(work.apply_replica, order)
@@ -60,6 +90,9 @@ async def test_nothing_is_applied_to_a_namespace_that_others_have_made_meanwhile
     cluster.objects[workload]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     cluster.leaving = workload
     with pytest.raises(PermissionDenied, match="namespace argocd exists") as refused:
-        await asked.run(work.apply_replica, order.model_copy(update={"inventory": applied.inventory}))
+        await asked.run(
+            work.apply_replica,
+            order.model_copy(update={"inventory": applied.inventory}),
+        )
     assert error_reason(refused.value) == NOT_ALLOWED
     assert [each.kind for each in cluster.objects] == [NAMESPACE]

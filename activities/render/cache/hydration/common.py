@@ -1,6 +1,6 @@
-"""What the programs that fill a volume share: the marker, the check of the space, the pinned client, exit codes and what they say.
+"""The shared part of programs that fill a volume: marker, space check, client, exit codes.
 
-This file is the first part of the text of such a program, so it imports the standard library only.
+This file is the first part of such a program, so it imports only the standard library.
 """
 
 import errno
@@ -20,12 +20,15 @@ from typing import Any
 AUTH_REFUSED = 41
 NOT_FOUND = 42
 NO_SPACE = 43
-# As shells tell it. Not final: whoever ended the pod wants it elsewhere, or later.
+# The code of shells for SIGTERM. It is not final: the pod was ended to run elsewhere or
+# later.
 TERMINATED = 128 + signal.SIGTERM
 MARKER = ".modelplane-hydrated"
-# Of the file system or its server, where the root folder of a volume is their own. What is in snapshots can only be read.
+# Files of the file system or its server in the root folder of a volume. Snapshots are
+# read-only.
 KEPT = ("lost+found", ".snapshot", ".snapshots")
-# The kubelet has it in the status of the pod, and the control plane reads from there which commit a branch was.
+# The kubelet copies this file into the status of the pod, where the control plane reads
+# the commit of a branch.
 TERMINATION_LOG = Path("/dev/termination-log")
 MESSAGE_BYTES_MAX = 1000
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -35,7 +38,7 @@ PROXIES = ("HTTP_PROXY", "HTTPS_PROXY")
 
 
 class Hopeless(Exception):
-    """Trying again cannot help; `code` is the exit code that says why."""
+    """A failure that no retry can repair; `code` is the exit code."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -43,8 +46,9 @@ class Hopeless(Exception):
 
 
 def run(fill: Callable[[], None]) -> int:
-    """Run a program until its volume is filled; gives the exit code."""
-    # The first process of a container gets no signal that it has no handler for, and would be killed when its grace period is over.
+    """Run a program until its volume is filled; return the exit code."""
+    # The first process of a container ignores signals without a handler, and would be
+    # killed after its grace period.
     signal.signal(signal.SIGTERM, terminate)
     try:
         check_proxies()
@@ -60,28 +64,38 @@ def run(fill: Callable[[], None]) -> int:
 
 
 def check_proxies() -> None:
-    """Refuse a login that clients would read as host and port, and quote: what they say becomes the status of the cache."""
+    """Refuse a login that clients would read as host and port.
+
+    Clients would quote it, and their messages become the status of the cache.
+    """
     for name in PROXIES:
         address = os.environ.get(name, "")
         login = address.rpartition("@")[0]
         if set("/?#") & set(login.partition("://")[2] or login):
-            raise Hopeless(AUTH_REFUSED, "the address of the proxy cannot be used: write / ? and # of its login as %2F %3F and %23")
+            raise Hopeless(
+                AUTH_REFUSED,
+                "the address of the proxy is invalid: "
+                "write / ? and # of its login as %2F %3F and %23",
+            )
 
 
 def terminate(*_: object) -> None:
-    """End at once: threads of the client would be waited for, and one that downloads does not look at anything else."""
+    """End at once, without waiting for the threads of the client."""
     say("stopped by SIGTERM: the next attempt goes on with what has not arrived")
     os._exit(TERMINATED)
 
 
 def report(target: Path) -> None:
-    """Say which revision is in the volume, where the kubelet reads it: outside of a pod there is no such file."""
+    """Write the revision of the volume for the kubelet; outside of a pod the file is missing."""
     if TERMINATION_LOG.exists():
-        TERMINATION_LOG.write_text(json.loads((target / MARKER).read_text(encoding="utf-8"))["commit"], encoding="utf-8")
+        TERMINATION_LOG.write_text(
+            json.loads((target / MARKER).read_text(encoding="utf-8"))["commit"],
+            encoding="utf-8",
+        )
 
 
 def staged(target: Path, artefact_key: str) -> bool:
-    """Tell whether a marker of this very artefact stands in the volume."""
+    """Return whether the volume has the marker of this artefact."""
     try:
         marker = json.loads((target / MARKER).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -90,7 +104,10 @@ def staged(target: Path, artefact_key: str) -> bool:
 
 
 def client(name: str, requirements: str, secret: str) -> Any:
-    """Give a client by its package: that of the image, or the pinned one, installed beside it without the variable `secret`."""
+    """Import the client from the image, or install the pinned packages first.
+
+    The installation runs without the variable `secret`.
+    """
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
@@ -98,38 +115,71 @@ def client(name: str, requirements: str, secret: str) -> Any:
     say(f"installing {name}")
     wanted = Path(folder) / "requirements.txt"
     wanted.write_text(requirements, encoding="utf-8")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input"]
-    # Only what has a known hash, and no package that would run code to be built. None of it has a use for the secret.
-    checked = ["--require-hashes", "--only-binary", ":all:", "--target", folder, "--requirement", str(wanted)]
-    environ = {variable: value for variable, value in os.environ.items() if variable != secret}
-    if subprocess.run([*pip, *checked], env=environ, check=False).returncode:  # noqa: S603 -- the requirements are ours
-        raise OSError(errno.EIO, f"{name} could not be installed; use an image that has it, or a package index that pip reaches")
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-input",
+    ]
+    # Install only packages with a known hash, and none that would build code. The
+    # installation does not need the secret.
+    checked = [
+        "--require-hashes",
+        "--only-binary",
+        ":all:",
+        "--target",
+        folder,
+        "--requirement",
+        str(wanted),
+    ]
+    environ = {
+        variable: value for variable, value in os.environ.items() if variable != secret
+    }
+    command = [*pip, *checked]  # the requirements are pinned in this repository
+    if subprocess.run(command, env=environ, check=False).returncode:  # noqa: S603
+        raise OSError(
+            errno.EIO,
+            f"{name} could not be installed; use an image that has it, "
+            "or a package index that pip reaches",
+        )
     sys.path.insert(0, folder)
     importlib.invalidate_caches()
     return importlib.import_module(name)
 
 
 def check_space(target: Path, missing: int) -> None:
-    """Leave before the download if what is missing, in bytes, cannot fit."""
+    """Fail before the download if the missing bytes exceed the free space."""
     free = shutil.disk_usage(target).free
     if missing > free:
-        raise Hopeless(NO_SPACE, f"the volume has {free} bytes free, but {missing} bytes are missing: raise sizeGiB")
+        raise Hopeless(
+            NO_SPACE,
+            f"the volume has {free} bytes free, but {missing} bytes are missing: raise sizeGiB",
+        )
 
 
 def check_files(target: Path, sizes: Mapping[str, int | None]) -> None:
-    """Raise OSError if a file did not arrive whole."""
+    """Raise OSError if a file is incomplete."""
     lacking = [name for name, size in sizes.items() if not arrived(target / name, size)]
     if lacking:
-        raise OSError(errno.EIO, f"{len(lacking)} of {len(sizes)} files are missing or not whole: {', '.join(lacking[:5])}")
+        raise OSError(
+            errno.EIO,
+            f"{len(lacking)} of {len(sizes)} files are missing or incomplete: "
+            f"{', '.join(lacking[:5])}",
+        )
 
 
 def arrived(path: Path, size: int | None) -> bool:
-    """Tell whether a file is there with its full size in bytes."""
+    """Return whether a file exists with its full size in bytes."""
     return path.is_file() and (size is None or path.stat().st_size == size)
 
 
-def write_marker(target: Path, artefact_key: str, source: str, repo: str, commit: str) -> None:
-    """Put the marker down whole or not at all."""
+def write_marker(
+    target: Path, artefact_key: str, source: str, repo: str, commit: str
+) -> None:
+    """Write the marker atomically."""
     marker = {
         "source": source,
         "repo": repo,
@@ -150,7 +200,7 @@ SECRETS: list[str] = []
 
 
 def say(text: str) -> None:
-    """Write one line to the log, short enough to become the pod's termination message, and without credentials."""
+    """Write one line without credentials, short enough for a termination message."""
     # An address with a login.
     proxies = [os.environ.get(name, "") for name in PROXIES]
     for secret in (*SECRETS, *(proxy for proxy in proxies if "@" in proxy)):

@@ -1,9 +1,10 @@
 """Fill a volume with one revision of a Hugging Face repository, once.
 
-Behind the text of `common` this file is a program: a hydration Job runs it with `python -c` on an image that has none of our packages. It
-reads environment variables only. A volume with a finished marker of the same artefact is left as it is. An interrupted download goes on
-with the files that have not arrived: the client begins a file under a name that no later process knows, so what a killed one left is
-removed first.
+Together with the text of `common` this file is a program. A hydration Job runs it with
+`python -c` on an image without our packages. It reads only environment variables. A
+volume with a finished marker of the same artefact stays unchanged. An interrupted
+download continues with the missing files. The client starts each file under a random
+name, so the program first removes the unfinished files of a killed process.
 """
 
 import contextlib
@@ -34,16 +35,20 @@ from activities.render.cache.hydration.common import (
     write_marker,
 )
 
-# Of the client, in the volume: its home, and the state of its downloads.
+# Folders of the client in the volume: its home, and the state of its downloads.
 WORK = (".modelplane", ".cache/huggingface")
-# Beside each file that it has downloaded, in a folder of its own.
+# The client keeps metadata beside each downloaded file, in this folder.
 NOTE = ".metadata"
 TOKEN = "HF_TOKEN"  # noqa: S105 -- its name
 
 
 @dataclass(frozen=True)
 class Order:
-    """What to fetch and where to; `revision` may be empty for the default branch. `allow` and `ignore` are patterns of files, or None."""
+    """The download: source and target.
+
+    `revision` may be empty for the default branch. `allow` and `ignore` are patterns of
+    files, or None.
+    """
 
     repo: str
     revision: str
@@ -55,7 +60,10 @@ class Order:
 
     @classmethod
     def from_environment(cls) -> "Order":
-        """Read the order; a missing variable is a bug of whoever wrote the Job."""
+        """Read the order from the environment.
+
+        A missing variable is a defect of the Job.
+        """
         environ = os.environ
         return cls(
             repo=environ["MODELPLANE_REPO"],
@@ -69,12 +77,12 @@ class Order:
 
 
 def main() -> int:
-    """Run the order of the environment; gives the exit code."""
+    """Carry out the order of the environment; return the exit code."""
     return run(fill)
 
 
 def fill() -> None:
-    """Fill the volume, unless that was done."""
+    """Fill the volume, unless it is filled already."""
     order = Order.from_environment()
     if token := os.environ.get(TOKEN):
         SECRETS.append(token)
@@ -87,35 +95,63 @@ def fill() -> None:
 
 
 def stage(order: Order, hub: Any) -> None:
-    """Download, check what arrived, and write the marker."""
+    """Download, check the files, and write the marker."""
     try:
-        info = hub.HfApi().model_info(order.repo, revision=order.revision or None, files_metadata=True)
-        sizes = selected({file.rfilename: file.size for file in info.siblings or []}, hub, order)
+        info = hub.HfApi().model_info(
+            order.repo, revision=order.revision or None, files_metadata=True
+        )
+        sizes = selected(
+            {file.rfilename: file.size for file in info.siblings or []}, hub, order
+        )
         remove_others(order.target, sizes)
-        # A file of unknown size counts as nothing.
-        check_space(order.target, sum(size or 0 for name, size in sizes.items() if not arrived(order.target / name, size)))
+        # A file of unknown size counts as empty.
+        check_space(
+            order.target,
+            sum(
+                size or 0
+                for name, size in sizes.items()
+                if not arrived(order.target / name, size)
+            ),
+        )
         say(f"downloading {order.repo} at {info.sha}: {len(sizes)} files")
         patterns = {"allow_patterns": order.allow, "ignore_patterns": order.ignore}
-        hub.snapshot_download(repo_id=order.repo, revision=info.sha, local_dir=str(order.target), **patterns)
+        hub.snapshot_download(
+            repo_id=order.repo,
+            revision=info.sha,
+            local_dir=str(order.target),
+            **patterns,
+        )
     except hub.errors.HfHubHTTPError as error:
         raise verdict_of(error, hub, order) from error
     check_files(order.target, sizes)
     write_marker(order.target, order.artefact_key, "HuggingFace", order.repo, info.sha)
 
 
-def selected(sizes: dict[str, int | None], hub: Any, order: Order) -> dict[str, int | None]:
-    """Give the files that the patterns select, as the client itself will select them."""
-    names = set(hub.utils.filter_repo_objects(sizes, allow_patterns=order.allow, ignore_patterns=order.ignore))
+def selected(
+    sizes: dict[str, int | None], hub: Any, order: Order
+) -> dict[str, int | None]:
+    """Return the files that the patterns select, by the client's own rules."""
+    names = set(
+        hub.utils.filter_repo_objects(
+            sizes, allow_patterns=order.allow, ignore_patterns=order.ignore
+        )
+    )
     if sizes and not names:
-        raise Hopeless(NOT_FOUND, f"no file of {order.repo} is selected by allowPatterns and ignorePatterns: {len(sizes)} files are there")
+        raise Hopeless(
+            NOT_FOUND,
+            f"allowPatterns and ignorePatterns select none of the {len(sizes)} files "
+            f"of {order.repo}",
+        )
     return {name: size for name, size in sizes.items() if name in names}
 
 
 def remove_others(target: Path, sizes: Mapping[str, int | None]) -> None:
-    """Remove what an earlier attempt downloaded and this revision has not: a branch may have moved, and engines load all that is there.
+    """Remove downloaded files that this revision does not have.
 
-    Those of another size would count as space that is lacking. Where only the content differs the client removes them, before it writes.
-    What others have put on the volume stays: the client notes which files are its own.
+    A branch may have moved, and engines load all files. Files of another size are
+    removed too, because they would count as missing space. The client itself replaces
+    files that differ only in content. Files of others on the volume stay: the client
+    records its own files.
     """
     notes = target / WORK[1] / "download"
     for note in notes.rglob(f"*{NOTE}"):
@@ -125,14 +161,17 @@ def remove_others(target: Path, sizes: Mapping[str, int | None]) -> None:
 
 
 def remove_partial(target: Path) -> None:
-    """Remove the files that a killed process was writing, which would take the space of those that are missing."""
+    """Remove the unfinished files of a killed process to free their space."""
     for path in (target / WORK[1]).rglob("*.incomplete"):
         path.unlink(missing_ok=True)
     shutil.rmtree(target / WORK[0], ignore_errors=True)
 
 
 def remove_work(target: Path) -> None:
-    """Remove what the client needs for downloads alone. What cannot be removed costs space, and is no reason to fail."""
+    """Remove the client's download state.
+
+    Files that cannot be removed only cost space.
+    """
     for name in WORK:
         shutil.rmtree(target / name, ignore_errors=True)
     with contextlib.suppress(OSError):
@@ -140,14 +179,22 @@ def remove_work(target: Path) -> None:
 
 
 def verdict_of(error: Any, hub: Any, order: Order) -> Exception:
-    """Tell refused and missing from what may heal."""
+    """Map an error of the hub to an exit code."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     what = f"{order.repo}{f' at {order.revision}' if order.revision else ''}"
     if isinstance(error, hub.errors.GatedRepoError):
-        return Hopeless(AUTH_REFUSED, f"{what} is gated: the token has no access ({error})")
-    if isinstance(error, hub.errors.RepositoryNotFoundError) and not os.environ.get(TOKEN):
-        # Without a token the hub answers 401 for a missing repository as well as for a private one.
-        return Hopeless(NOT_FOUND, f"{what} does not exist, or is private and no token was given ({error})")
+        return Hopeless(
+            AUTH_REFUSED, f"{what} is gated: the token has no access ({error})"
+        )
+    if isinstance(error, hub.errors.RepositoryNotFoundError) and not os.environ.get(
+        TOKEN
+    ):
+        # Without a token the hub answers 401 for missing repositories as for private
+        # ones.
+        return Hopeless(
+            NOT_FOUND,
+            f"{what} does not exist, or is private and no token was given ({error})",
+        )
     if status in UNAUTHORIZED:
         return Hopeless(AUTH_REFUSED, f"the hub refused the token for {what} ({error})")
     if status == MISSING:

@@ -1,17 +1,21 @@
 """Unpack a model pack (KitOps, ModelPack) from a registry into a volume.
 
-A shell text and not Python, because the image that carries the tool carries nothing else. Every value arrives by environment and is
-quoted where it is used.
+The program is a shell script and not Python, because the image of the tool contains
+nothing else. Every value is an environment variable and is quoted where it is used.
 
-The tool runs in the background, because a shell runs no trap while it waits for a program in the foreground. What the tool keeps of an
-earlier attempt may be of use to it, or only fill the volume: a volume counts as too small when it was full without any of that.
+The tool runs in the background, because a shell runs no trap while it waits for a
+foreground program. Files that the tool left from an earlier attempt may help it, or may
+only fill the volume. Therefore a volume counts as too small only if it was full without
+any such files.
 
-A tag is resolved first, and unpacked by the digest that it meant. The kubelet has that in the status of the pod, as it has the commits of
-hubs. A tool or registry that does not tell a digest has the tag unpacked as it is. The text for a digest is that of pods which are not to
-be replaced, so it has none of this.
+A tag is first resolved to a digest, and the pack of that digest is unpacked. The
+kubelet records the digest in the status of the pod, as it does with the commits of
+hubs. If the tool or registry reports no digest, the tag itself is unpacked. The text
+for a digest contains none of this, because a change of it would replace running pods.
 """
 
-# The digest of the manifest stands at the top of what the tool prints; those of its parts are further in.
+# The digest of the manifest is at the top level of the tool's output. The digests of
+# its parts are indented deeper.
 _RESOLVE = r"""set -- inspect --remote "$MODELPLANE_IMAGE"
 if [ "$MODELPLANE_PLAIN_HTTP" = true ]; then
   set -- "$@" --plain-http
@@ -19,7 +23,9 @@ fi
 kit "$@" >"$log" 2>/dev/null &
 tool=$!
 if wait "$tool"; then
-  MODELPLANE_REVISION="$(sed -n -E 's/^  "digest": "(sha256:[0-9a-f]{64})",?$/\1/p' "$log" | head -n 1)"
+  MODELPLANE_REVISION="$(
+    sed -n -E 's/^  "digest": "(sha256:[0-9a-f]{64})",?$/\1/p' "$log" | head -n 1
+  )"
 fi
 tool=""
 if [ -n "$MODELPLANE_REVISION" ]; then
@@ -39,7 +45,7 @@ terminate() {
   exit 143
 }
 unwritable() {
-  echo "root may not write to the volume: let its file server not map root to another user (no_root_squash)" >&2
+  echo "root may not write to the volume: set no_root_squash on its file server" >&2
   exit 1
 }
 trap terminate TERM
@@ -50,7 +56,8 @@ if [ -f "$marker" ] && grep -qF "\"artefactKey\": \"$MODELPLANE_ARTEFACT_KEY\"" 
   exit 0
 fi
 if ! command -v kit >/dev/null; then
-  echo "the image of this container has no program kit: set oci.kitImage, which is for the platform, to one that has" >&2
+  echo "the image of this container has no program kit:" \
+    "set the platform's oci.kitImage to an image that has it" >&2
   exit 1
 fi
 mkdir -p "$KITOPS_HOME" || unwritable
@@ -74,7 +81,8 @@ if ! wait "$tool"; then
       exit 1
       ;;
   esac
-  # What the operating system denies is no answer of the registry: a file ("open /a/b: permission denied"), or a connection.
+  # Ignore denials by the operating system, for a file ("open /a/b: permission denied")
+  # or a connection: they are no answers of the registry.
   answered="$(printf '%s\n' "$said" | sed -E \
     -e 's,(^|[^:/[:alnum:]])/[^:]*: (permission denied|operation not permitted),\1not written,g' \
     -e 's,connect: permission denied,,g')"
@@ -85,14 +93,16 @@ if ! wait "$tool"; then
   esac
   exit 1
 fi
-if [ -z "$(find "$MODELPLANE_TARGET" -type f ! -path "$MODELPLANE_TARGET/.modelplane*" | head -n 1)" ]; then
+own="$MODELPLANE_TARGET/.modelplane*"
+if [ -z "$(find "$MODELPLANE_TARGET" -type f ! -path "$own" | head -n 1)" ]; then
   echo "the pack was unpacked, but holds no file" >&2
   exit 1
 fi
 rm -rf "$KITOPS_HOME"
 rmdir "$MODELPLANE_TARGET/.modelplane" 2>/dev/null || true
 printf '{"source": "OCI", "repo": "%s", "commit": "%s", "artefactKey": "%s", "finished": "%s"}\n' \
-  "$MODELPLANE_IMAGE" "$MODELPLANE_REVISION" "$MODELPLANE_ARTEFACT_KEY" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$marker.part"
+  "$MODELPLANE_IMAGE" "$MODELPLANE_REVISION" "$MODELPLANE_ARTEFACT_KEY" \
+  "$(date -u +%Y-%m-%dT%H:%M:%SZ)" >"$marker.part"
 sync
 mv "$marker.part" "$marker"
 @report

@@ -1,10 +1,11 @@
 """Fill a volume with the objects below one prefix of an S3 bucket, once.
 
-Behind the text of `common` this file is a program, as `huggingface` is. It reads environment variables only. What is staged is a listing:
-names, sizes and ETags; its digest is the revision, so that every cluster has the same files or says that the bucket has others. A download
-that was interrupted goes on at the byte where it stopped.
+Together with the text of `common` this file is a program, like `huggingface`. It reads
+only environment variables. The listing has names, sizes and ETags. Its digest is the
+revision, so all clusters have the same files, or report that the bucket has others. An
+interrupted download continues at the byte where it stopped.
 
-The control plane reads the same listing to pin it, with the pure functions of this file.
+The control plane uses the pure functions of this file to pin a listing.
 """
 
 import configparser
@@ -46,13 +47,18 @@ FILES_AT_ONCE = 8
 CHUNK_BYTES = 8 << 20
 PARTIAL = 206
 CHANGED = 412
-# Of a bucket in another region, and of an object that was moved to an archive.
-ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException")
+# Error codes of a bucket in another region, and of an object that was moved to an
+# archive.
+ELSEWHERE = (
+    "PermanentRedirect",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+)
 ARCHIVED = "InvalidObjectState"
 
 
 class Login(NamedTuple):
-    """A key of an account; `token` is empty but for temporary ones."""
+    """The key of an account; `token` is empty for permanent keys."""
 
     key_id: str
     secret: str
@@ -69,36 +75,60 @@ class File(NamedTuple):
 
 
 def read_login(text: str) -> Login:
-    """Read the profile `default` of a credentials file as the AWS tools write it. Raises ValueError, without the text."""
+    """Read the profile `default` of an AWS credentials file.
+
+    Raises ValueError without the text.
+    """
     parser = configparser.ConfigParser(interpolation=None)
     try:
         parser.read_string(text)
         profile = parser["default"]
-        return Login(profile["aws_access_key_id"], profile["aws_secret_access_key"], profile.get("aws_session_token", ""))
+        return Login(
+            profile["aws_access_key_id"],
+            profile["aws_secret_access_key"],
+            profile.get("aws_session_token", ""),
+        )
     except (configparser.Error, KeyError):
-        raise ValueError("it must have a section [default] with aws_access_key_id and aws_secret_access_key") from None
+        raise ValueError(
+            "it must have a section [default] with aws_access_key_id and aws_secret_access_key"
+        ) from None
 
 
 def file_name(key: str, prefix: str) -> str:
-    """Give the path in the volume for a key below the prefix; empty for what stands for a folder. Raises ValueError if it has none."""
+    """Return the path in the volume for a key below the prefix.
+
+    It is empty for a folder. Raises ValueError if the key has no valid path.
+    """
     if key.endswith("/"):
         return ""
     name = key[len(prefix) :]
     parts = name.split("/")
-    if not key.startswith(prefix) or not all(parts) or "\0" in name or {".", ".."} & set(parts) or parts[0].startswith(HIDDEN):
+    if (
+        not key.startswith(prefix)
+        or not all(parts)
+        or "\0" in name
+        or {".", ".."} & set(parts)
+        or parts[0].startswith(HIDDEN)
+    ):
         raise ValueError(f"{key!r} cannot be the name of a file in the volume")
     return name
 
 
 def listing_digest(files: Sequence[File]) -> str:
-    """Give the digest of what is listed: equal for equal files, in whatever order."""
+    """Return the digest of a listing; it does not depend on the order."""
     listed = sorted([file.name, file.size, file.etag.strip('"')] for file in files)
-    return "sha256:" + hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
+    return (
+        "sha256:"
+        + hashlib.sha256(json.dumps(listed, separators=(",", ":")).encode()).hexdigest()
+    )
 
 
 @dataclass(frozen=True)
-class Order:
-    """What to fetch and where to. `prefix` is empty or ends in `/`; `revision` may be empty: then what is there now is staged."""
+class S3Order:
+    """The download: source and target.
+
+    `prefix` is empty or ends in `/`. Without `revision` the present objects are staged.
+    """
 
     endpoint: str
     region: str
@@ -111,8 +141,11 @@ class Order:
     requirements: str
 
     @classmethod
-    def from_environment(cls) -> "Order":
-        """Read the order; a missing variable is a bug of whoever wrote the Job."""
+    def from_environment(cls) -> "S3Order":
+        """Read the order from the environment.
+
+        A missing variable is a defect of the Job.
+        """
         environ = os.environ
         return cls(
             endpoint=environ["MODELPLANE_S3_ENDPOINT"],
@@ -128,18 +161,18 @@ class Order:
 
     @property
     def origin(self) -> str:
-        """Where the files come from, in words."""
+        """The source of the files, for messages."""
         return f"s3://{self.bucket}/{self.prefix}"
 
 
 def main() -> int:
-    """Run the order of the environment; gives the exit code."""
+    """Carry out the order of the environment; return the exit code."""
     return run(fill)
 
 
 def fill() -> None:
-    """Fill the volume, unless that was done."""
-    order = Order.from_environment()
+    """Fill the volume, unless it is filled already."""
+    order = S3Order.from_environment()
     if staged(order.target, order.artefact_key):
         say("already staged")
         return
@@ -155,45 +188,56 @@ def fill() -> None:
 
 
 def given_login() -> Login | None:
-    """Give the key of the Secret; None without one."""
+    """Return the key of the Secret; None without one."""
     text = os.environ.get(CREDENTIALS)
     if not text:
         return None
     try:
         login = read_login(text)
     except ValueError as error:
-        raise Hopeless(AUTH_REFUSED, f"the credentials of the Secret cannot be read: {error}") from None
+        raise Hopeless(
+            AUTH_REFUSED, f"the credentials of the Secret cannot be read: {error}"
+        ) from None
     SECRETS.extend(value for value in (login.secret, login.token) if value)
     return login
 
 
-def connect(order: Order, login: Login | None, boto3: Any) -> Any:
-    """Give a client: with the key of the Secret, as the pod's service account, or as anyone for a public bucket."""
+def connect(order: S3Order, login: Login | None, boto3: Any) -> Any:
+    """Return a client with the key of the Secret, the service account of the pod, or no login."""
     named = {}
     if login:
-        named = {"aws_access_key_id": login.key_id, "aws_secret_access_key": login.secret, "aws_session_token": login.token or None}
+        named = {
+            "aws_access_key_id": login.key_id,
+            "aws_secret_access_key": login.secret,
+            "aws_session_token": login.token or None,
+        }
     session = boto3.session.Session(**named)
     anonymous = session.get_credentials() is None
     config = importlib.import_module("botocore.config").Config(
         s3={"addressing_style": order.addressing},
         retries={"mode": "standard", "max_attempts": 5},
         max_pool_connections=FILES_AT_ONCE,
-        # Other servers than AWS know no checksums of this kind.
+        # Servers other than AWS do not support these checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        signature_version=importlib.import_module("botocore").UNSIGNED if anonymous else None,
+        signature_version=importlib.import_module("botocore").UNSIGNED
+        if anonymous
+        else None,
     )
-    return session.client("s3", endpoint_url=order.endpoint, region_name=order.region, config=config)
+    return session.client(
+        "s3", endpoint_url=order.endpoint, region_name=order.region, config=config
+    )
 
 
-def stage(order: Order, s3: Any) -> None:
-    """Download, check what arrived, and write the marker."""
+def stage(order: S3Order, s3: Any) -> None:
+    """Download, check the files, and write the marker."""
     files = listing(order, s3)
     digest = listing_digest(files)
     if order.revision not in ("", digest):
         raise Hopeless(
             NOT_FOUND,
-            f"{order.origin} has other files ({digest}) than those that were pinned ({order.revision}): put those back, or set the "
+            f"the files of {order.origin} ({digest}) differ from the pinned files "
+            f"({order.revision}): restore them, or set the "
             "cache's annotation for a refresh to another value to stage what is there",
         )
     work = order.target / WORK
@@ -212,10 +256,12 @@ def stage(order: Order, s3: Any) -> None:
     write_marker(order.target, order.artefact_key, "S3", order.origin, digest)
 
 
-def listing(order: Order, s3: Any) -> list[File]:
-    """List what is below the prefix."""
+def listing(order: S3Order, s3: Any) -> list[File]:
+    """List the objects below the prefix."""
     files = []
-    for page in s3.get_paginator("list_objects_v2").paginate(Bucket=order.bucket, Prefix=order.prefix):
+    for page in s3.get_paginator("list_objects_v2").paginate(
+        Bucket=order.bucket, Prefix=order.prefix
+    ):
         for item in page.get("Contents") or ():
             try:
                 name = file_name(item["Key"], order.prefix)
@@ -227,12 +273,19 @@ def listing(order: Order, s3: Any) -> list[File]:
         raise Hopeless(NOT_FOUND, f"no object is below {order.origin}")
     folders = {str(parent) for file in files for parent in Path(file.name).parents}
     if both := sorted(folders & {file.name for file in files}):
-        raise Hopeless(NOT_FOUND, f"{order.origin}: {both[0]!r} is an object and the beginning of others, and no file can be a folder too")
+        raise Hopeless(
+            NOT_FOUND,
+            f"{order.origin}: {both[0]!r} is an object and the prefix of others; "
+            "a file cannot be a folder too",
+        )
     return files
 
 
 def forget_other(target: Path, work: Path, digest: str) -> None:
-    """Empty a volume that holds files of another listing: one of the same name and size would be taken for the new one."""
+    """Empty a volume with the files of another listing.
+
+    A file with equal name and size would pass for the new one.
+    """
     stamp = work / "listing"
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == digest:
         return
@@ -248,20 +301,20 @@ def forget_other(target: Path, work: Path, digest: str) -> None:
 
 
 def part_of(work: Path, file: File) -> Path:
-    """Give where a file is written until it is whole."""
+    """Return the path of a file while it is incomplete."""
     return work / hashlib.sha256(file.name.encode()).hexdigest()
 
 
 def missing(target: Path, work: Path, file: File) -> int:
-    """Give how many bytes of a file have not arrived."""
+    """Return the number of missing bytes of a file."""
     part = part_of(work, file)
     if arrived(target / file.name, file.size):
         return 0
     return file.size - min(file.size, part.stat().st_size if part.is_file() else 0)
 
 
-def fetch(order: Order, s3: Any, work: Path, file: File) -> None:
-    """Download one file, from the byte where an earlier attempt stopped, and only as it was listed."""
+def fetch(order: S3Order, s3: Any, work: Path, file: File) -> None:
+    """Download one file as listed, from the byte where an earlier attempt stopped."""
     target, part = order.target / file.name, part_of(work, file)
     if arrived(target, file.size):
         return
@@ -271,7 +324,7 @@ def fetch(order: Order, s3: Any, work: Path, file: File) -> None:
         try:
             receive(order, s3, file, part, have)
         except broken:
-            # A connection of hours breaks now and then.
+            # Long connections break now and then.
             if part.stat().st_size <= have:
                 raise
     if have > file.size:
@@ -281,10 +334,12 @@ def fetch(order: Order, s3: Any, work: Path, file: File) -> None:
     part.replace(target)
 
 
-def receive(order: Order, s3: Any, file: File, part: Path, have: int) -> None:
-    """Write what comes behind the bytes that have arrived."""
+def receive(order: S3Order, s3: Any, file: File, part: Path, have: int) -> None:
+    """Append the bytes of a response to the file."""
     wanted = {"Range": f"bytes={have}-"} if have else {}
-    answer = s3.get_object(Bucket=order.bucket, Key=file.key, IfMatch=file.etag, **wanted)
+    answer = s3.get_object(
+        Bucket=order.bucket, Key=file.key, IfMatch=file.etag, **wanted
+    )
     resumed = answer["ResponseMetadata"]["HTTPStatusCode"] == PARTIAL
     with part.open("ab" if resumed else "wb") as out:
         for chunk in answer["Body"].iter_chunks(CHUNK_BYTES):
@@ -293,17 +348,25 @@ def receive(order: Order, s3: Any, file: File, part: Path, have: int) -> None:
         os.fsync(out.fileno())
 
 
-def verdict_of(response: dict[str, Any], order: Order) -> Exception:
-    """Tell refused and missing from what may heal."""
+def verdict_of(response: dict[str, Any], order: S3Order) -> Exception:
+    """Map an error of the server to an exit code."""
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     found = response.get("Error", {})
     said = f"({status} {found.get('Code', '')}: {found.get('Message', '')})"
     if found.get("Code") in ELSEWHERE:
-        return Hopeless(NOT_FOUND, f"{order.origin} is not in region {order.region} of {order.endpoint} {said}")
+        return Hopeless(
+            NOT_FOUND,
+            f"{order.origin} is not in region {order.region} of {order.endpoint} {said}",
+        )
     if found.get("Code") == ARCHIVED:
-        return Hopeless(NOT_FOUND, f"an object of {order.origin} is archived: restore it {said}")
+        return Hopeless(
+            NOT_FOUND, f"an object of {order.origin} is archived: restore it {said}"
+        )
     if status in UNAUTHORIZED:
-        return Hopeless(AUTH_REFUSED, f"{order.endpoint} refused the credentials for {order.origin} {said}")
+        return Hopeless(
+            AUTH_REFUSED,
+            f"{order.endpoint} refused the credentials for {order.origin} {said}",
+        )
     if status == MISSING:
         return Hopeless(NOT_FOUND, f"{order.origin} does not exist {said}")
     if status == CHANGED:

@@ -1,5 +1,6 @@
-"""What the container of an engine gets beyond what its user wrote there, one subject per module.
+"""Additions to the container of an engine, one subject per module.
 
-Not here: the pod around it (`pods.py`, which imports these), what an engine may ask for beside its members (`options/`), and what prefill
-and decode add (`disaggregation.py`).
+The pod around it is in `pods.py`, which imports these modules. Optional features of an
+engine are in `options/`, and the additions of prefill and decode in
+`disaggregation.py`.
 """

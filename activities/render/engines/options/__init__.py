@@ -1,4 +1,5 @@
-"""What an engine may ask for beside its members, each in a module that reads, checks and renders it.
+"""Optional features of an engine, each in a module that reads, checks and renders it.
 
-Without such a field nothing here changes a template. Not here: anything that every engine has.
+Without the field of a feature, its module changes no template. Parts that every engine
+has do not belong here.
 """

@@ -1,22 +1,32 @@
-"""Which pods hold the beginning of a prompt: guessed from earlier requests, or known from events that the engines publish.
+"""Prefix cache awareness: which pods have cached the beginning of a prompt.
 
-The engines are started by the user, so what they must be told is only looked for, and a warning says what is missing.
+The picker estimates this from earlier requests, or reads events that the engines
+publish. Users start the engines, so this module only checks for the required flags and
+warns about missing ones.
 """
 
 import json
 
 from activities.render.engines.container.engine_type import SGLANG, VLLM, engine_type
-from activities.render.engines.flags import find_flag
 from activities.render.engines.json_flags import read_json_object
 from activities.render.engines.pods import member_path
-from activities.render.engines.spec import PREFILL_DECODE, Engine, PreciseCache, ReplicaSpec
+from activities.render.engines.spec import (
+    PREFILL_DECODE,
+    EngineSpec,
+    PreciseCache,
+    ReplicaSpec,
+)
 from activities.render.inputs.findings import Findings
 from activities.render.inputs.reader import Reader
-from activities.render.objects import contract
+from api_types.engines.flags import find_flag
 from api_types.limits import EVENTS_PORT
-from api_types.validation.serving import events_port_problem, precise_problem, url_problem
+from api_types.validation.serving import (
+    events_port_problem,
+    precise_problem,
+    url_problem,
+)
 
-# With which the topics begin that the picker reads.
+# The prefix of the topics that the picker reads.
 TOPICS = "kv@"
 _FLAG = "--kv-events-config"
 _PRECISE = "Precise"
@@ -24,58 +34,91 @@ _WHERE = "serving, prefixCache"
 
 
 def read_precise_cache(serving: Reader) -> PreciseCache | None:
-    """Read `serving.prefixCache`; None where the picker guesses."""
+    """Read `serving.prefixCache`. Returns None in mode Approximate."""
     block = serving.object("prefixCache")
     if block.choice("mode", "Approximate", ("Approximate", _PRECISE)) != _PRECISE:
         return None
     url = block.text("tokenizerUrl", required=True)
     if url and (problem := url_problem(url)):
         block.findings.problem(block.where, f"tokenizerUrl {problem}")
-    return PreciseCache(block.text("modelName", required=True), url, block.integer("eventsPort", EVENTS_PORT, 1024, 65535))
+    return PreciseCache(
+        block.text("modelName", required=True),
+        url,
+        block.integer("eventsPort", EVENTS_PORT, 1024, 65535),
+    )
 
 
 def check_precise_cache(spec: ReplicaSpec, findings: Findings) -> None:
-    """Refuse what the picker cannot follow, and say what the engines do not seem to publish."""
+    """Report unsupported settings, and flags that engines seem to lack."""
     wanted = spec.precise_cache
     if wanted is None:
         return
     ranks = max((engine.ranks for engine in spec.engines), default=1)
-    if problem := precise_problem(disaggregated=spec.mode == PREFILL_DECODE, ranks=ranks):
+    if problem := precise_problem(
+        disaggregated=spec.mode == PREFILL_DECODE, ranks=ranks
+    ):
         findings.problem(_WHERE, problem)
     if problem := events_port_problem(wanted.port, ranks=ranks):
         findings.problem(_WHERE, f"eventsPort {problem}")
     for engine in spec.engines:
-        if any(member.serves for member in engine.members):  # one without is refused elsewhere
+        # Another check rejects an engine without a serving member.
+        if any(member.serves for member in engine.members):
             _check_engine(engine, wanted, findings)
 
 
-def event_format(engine: Engine) -> str:
-    """Name the engine whose format the events have; empty for that of vLLM, which the picker assumes."""
-    return SGLANG if engine_type(engine.server) == SGLANG else ""
+def event_format(engine: EngineSpec) -> str:
+    """Return the engine that defines the format of the events.
+
+    Empty means vLLM, the default of the picker.
+    """
+    return SGLANG if engine_type(engine) == SGLANG else ""
 
 
-def _check_engine(engine: Engine, wanted: PreciseCache, findings: Findings) -> None:
-    where, known = member_path(engine, engine.server), engine_type(engine.server)
+def _check_engine(engine: EngineSpec, wanted: PreciseCache, findings: Findings) -> None:
+    where, known = member_path(engine, engine.server), engine_type(engine)
     flag = find_flag(engine.server, _FLAG)
     if flag is None and known in (VLLM, SGLANG):
-        example = {"publisher": "zmq", "endpoint": f"tcp://*:{wanted.port}", "topic": _topic(wanted)}
-        shown = json.dumps(({"enable_kv_cache_events": True} if known == VLLM else {}) | example, separators=(",", ":"))
-        findings.warn(where, f"without {_FLAG} the endpoint picker never learns what is cached: add {_FLAG} {shown} to args")
+        example = {
+            "publisher": "zmq",
+            "endpoint": f"tcp://*:{wanted.port}",
+            "topic": _topic(engine, wanted),
+        }
+        enabled = {"enable_kv_cache_events": True} if known == VLLM else {}
+        shown = json.dumps(enabled | example, separators=(",", ":"))
+        findings.warn(
+            where,
+            f"without {_FLAG} the endpoint picker never learns what is cached: "
+            f"add {_FLAG} {shown} to args",
+        )
     found = read_json_object(flag.value) if flag else None
     if not found:
         return
     if known == VLLM and found.get("enable_kv_cache_events") is not True:
-        findings.warn(where, f"{_FLAG} has no enable_kv_cache_events: true, so no events are published: add it")
+        findings.warn(
+            where,
+            f"{_FLAG} has no enable_kv_cache_events: true, so no events are published: "
+            "add it",
+        )
     if found.get("publisher", "zmq") != "zmq":
-        findings.warn(where, f"{_FLAG} publishes to {found['publisher']!r}: the endpoint picker reads 'zmq'")
+        findings.warn(
+            where,
+            f"{_FLAG} publishes to {found['publisher']!r}: the endpoint picker reads 'zmq'",
+        )
     endpoint = str(found.get("endpoint", f"tcp://*:{EVENTS_PORT}"))
     port = endpoint.rpartition(":")[2]
     if port.isdecimal() and port != str(wanted.port):
-        findings.warn(where, f"{_FLAG} publishes on port {port}, the endpoint picker reads {wanted.port}: set eventsPort, or the endpoint")
+        findings.warn(
+            where,
+            f"{_FLAG} publishes on port {port}, but the endpoint picker reads "
+            f"{wanted.port}: set eventsPort, or the endpoint",
+        )
     topic = str(found.get("topic", ""))
     if not topic.startswith(TOPICS) or not topic.endswith(f"@{wanted.model}"):
-        findings.warn(where, f"{_FLAG} has topic {topic!r}: the endpoint picker reads {_topic(wanted)!r}")
+        findings.warn(
+            where,
+            f"{_FLAG} has topic {topic!r}: the endpoint picker reads {_topic(engine, wanted)!r}",
+        )
 
 
-def _topic(wanted: PreciseCache) -> str:
-    return f"{TOPICS}$(POD_IP):{contract.ENGINE_PORT}@{wanted.model}"
+def _topic(engine: EngineSpec, wanted: PreciseCache) -> str:
+    return f"{TOPICS}$(POD_IP):{engine.profile.port}@{wanted.model}"

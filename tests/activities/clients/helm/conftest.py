@@ -1,4 +1,4 @@
-"""What tests of the Helm driver share: the pinned helm, stand-ins for it, and a cluster with charts to install."""
+"""Fixtures of the Helm tests: pinned helm, stand-ins, and a cluster with charts."""
 
 import base64
 import gzip
@@ -21,7 +21,7 @@ from activities.clients.helm.client import HelmTools, helm_client
 from activities.clients.helm.folders import WorkerFolder
 from activities.clients.helm.limits import HelmLimits
 from activities.clients.helm.port import Chart, HelmPort, Release
-from activities.clients.kubernetes.kubeconfig import Access
+from activities.clients.kubernetes.kubeconfig import ApiServerAccess
 from api_types.clock import utc_now
 from api_types.settings import StackSettings
 from testbed.programs.install import Installer
@@ -35,8 +35,10 @@ Script = Callable[..., str]
 
 @pytest.fixture(scope="session")
 def helm_path() -> str:
-    """The helm that the testbed pins; installed if need be."""
-    return str(Installer().programs(tool for tool in TOOLS if tool.name == "helm")["helm"])
+    """Return the helm that the testbed pins, and install it if missing."""
+    return str(
+        Installer().programs(tool for tool in TOOLS if tool.name == "helm")["helm"]
+    )
 
 
 @pytest_asyncio.fixture(scope="session")
@@ -46,7 +48,7 @@ async def helm(helm_path: str) -> Helm:
 
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
-    """Make a program of a few lines of shell, and give its path."""
+    """Create a program of a few lines of shell, and return its path."""
 
     def make(text: str, name: str = "helm", mode: int = 0o755) -> str:
         program = tmp_path / "bin" / name
@@ -66,7 +68,7 @@ def worker_folder(tmp_path: Path) -> Iterator[WorkerFolder]:
 
 
 async def numbers_in(file: Path, count: int = 1) -> list[int]:
-    """Wait until a program has written so many lines, each the id of a process."""
+    """Wait until a program has written this number of lines, each the id of a process."""
 
     def read() -> list[int]:
         lines = file.read_text().split() if file.exists() else []
@@ -77,7 +79,10 @@ async def numbers_in(file: Path, count: int = 1) -> list[int]:
 
 
 async def ended(*pids: int) -> None:
-    """Wait until processes that were killed are gone. A killed one is still listed until the kernel has seen to it."""
+    """Wait until killed processes are gone.
+
+    A killed process is listed until the kernel has removed it.
+    """
     await eventually(lambda: not any(map(_is_alive, pids)), within_seconds=30)
 
 
@@ -89,7 +94,7 @@ def _is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
-# --- on a cluster ---------------------------------------------------------------------------------------------------------------------
+# On a cluster
 
 CLUSTER = "prod-eu"
 _NUMBERS = itertools.count()
@@ -97,12 +102,15 @@ _NUMBERS = itertools.count()
 
 @dataclass(frozen=True)
 class OnCluster:
-    """Real helm on a real cluster, in a namespace of the test; charts are published as tests need them."""
+    """Real helm on a real cluster, in a namespace of the test.
+
+    Tests publish the charts that they need.
+    """
 
     helm: HelmPort
     core: Any
     namespace: str
-    access: Access
+    access: ApiServerAccess
     tools: HelmTools
     repository: ChartRepository
 
@@ -112,40 +120,82 @@ class OnCluster:
         self.repository.add(packed)
         return Chart(packed.name, self.repository.url, packed.version)
 
-    def release(self, wanted: Chart | None = None, *, name: str = "mp-demo", **values: Any) -> Release:
-        """A release in the namespace of the test; without a chart, of one with a ConfigMap that holds the values."""
-        return Release(name, self.namespace, wanted or self.publish(templates={"config.yaml": CONFIG}), values)
+    def release(
+        self, wanted: Chart | None = None, *, name: str = "mp-demo", **values: Any
+    ) -> Release:
+        """Return a release in the namespace of the test.
+
+        Its default chart has a ConfigMap that contains the values.
+        """
+        return Release(
+            name,
+            self.namespace,
+            wanted or self.publish(templates={"config.yaml": CONFIG}),
+            values,
+        )
 
     def config(self, name: str = "mp-demo") -> Any:
-        """Read the data of a ConfigMap; None if there is none."""
-        found = self.core.list_namespaced_config_map(self.namespace, field_selector=f"metadata.name={name}").items
+        """Return the data of a ConfigMap, or None if there is none."""
+        found = self.core.list_namespaced_config_map(
+            self.namespace, field_selector=f"metadata.name={name}"
+        ).items
         return found[0].data if found else None
 
     def values(self) -> Any:
-        """Read the values that the chart without a name was rendered with."""
+        """Return the values with which the default chart was rendered."""
         data = self.config()
         return json.loads(base64.b64decode(data["values"])) if data else None
 
     def revisions(self, name: str = "mp-demo") -> dict[int, str]:
-        """Map each revision of a release to its status, as it is stored on the cluster."""
-        found = self.core.list_namespaced_secret(self.namespace, label_selector=f"owner=helm,name={name}").items
-        return {int(each.metadata.labels["version"]): each.metadata.labels["status"] for each in found}
+        """Return the stored status of each revision of a release."""
+        found = self.core.list_namespaced_secret(
+            self.namespace, label_selector=f"owner=helm,name={name}"
+        ).items
+        return {
+            int(each.metadata.labels["version"]): each.metadata.labels["status"]
+            for each in found
+        }
 
-    def rewrite(self, revision: int, status: str, *, seconds_ago: float, name: str = "mp-demo") -> None:
-        """Write a status into a stored revision, as a helm that was killed so long ago leaves it."""
-        stored = self.core.read_namespaced_secret(f"sh.helm.release.v1.{name}.v{revision}", self.namespace)
-        release = json.loads(gzip.decompress(base64.b64decode(base64.b64decode(stored.data["release"]))))
-        when, before = (utc_now() - timedelta(seconds=seconds) for seconds in (seconds_ago, seconds_ago + 3600))
-        times = {"last_deployed": before, "deleted": when} if status == "uninstalling" else {"last_deployed": when}
-        release["info"] |= {"status": status, **{name: time.isoformat() for name, time in times.items()}}
-        packed = base64.b64encode(base64.b64encode(gzip.compress(json.dumps(release).encode()))).decode()
-        patch = {"data": {"release": packed}, "metadata": {"labels": {"status": status}}}
+    def rewrite(
+        self, revision: int, status: str, *, seconds_ago: float, name: str = "mp-demo"
+    ) -> None:
+        """Write a status that a helm left in a stored revision this long ago."""
+        stored = self.core.read_namespaced_secret(
+            f"sh.helm.release.v1.{name}.v{revision}", self.namespace
+        )
+        release = json.loads(
+            gzip.decompress(base64.b64decode(base64.b64decode(stored.data["release"])))
+        )
+        when, before = (
+            utc_now() - timedelta(seconds=seconds)
+            for seconds in (seconds_ago, seconds_ago + 3600)
+        )
+        times = (
+            {"last_deployed": before, "deleted": when}
+            if status == "uninstalling"
+            else {"last_deployed": when}
+        )
+        release["info"] |= {
+            "status": status,
+            **{name: time.isoformat() for name, time in times.items()},
+        }
+        packed = base64.b64encode(
+            base64.b64encode(gzip.compress(json.dumps(release).encode()))
+        ).decode()
+        patch = {
+            "data": {"release": packed},
+            "metadata": {"labels": {"status": status}},
+        }
         self.core.patch_namespaced_secret(stored.metadata.name, self.namespace, patch)
 
     @asynccontextmanager
-    async def client(self, access: Access | None = None, **tools: Any) -> AsyncIterator[HelmPort]:
-        """Give another client of the cluster: with another credential, or other times."""
-        async with helm_client(access or self.access, CLUSTER, tools=replace(self.tools, **tools)) as client:
+    async def client(
+        self, access: ApiServerAccess | None = None, **tools: Any
+    ) -> AsyncIterator[HelmPort]:
+        """Return another client of the cluster with another credential or other times."""
+        async with helm_client(
+            access or self.access, CLUSTER, tools=replace(self.tools, **tools)
+        ) as client:
             yield client
 
 
@@ -165,27 +215,42 @@ def repository() -> Iterator[ChartRepository]:
 
 
 @pytest_asyncio.fixture(scope="session")
-async def tools(helm: Helm, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[HelmTools]:
+async def tools(
+    helm: Helm, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[HelmTools]:
     limits, folder = HelmLimits(8), WorkerFolder(tmp_path_factory.mktemp("helm"))
     yield HelmTools(helm, ChartStore(folder, limits, StackSettings()), folder, limits)
     folder.remove()
 
 
 @pytest_asyncio.fixture(scope="session")
-async def access(testbed: Running, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Access]:
-    """The kubeconfig of the cluster, read as a worker reads it."""
-    under_test = await cluster_from(CLUSTER, testbed.clusters[CLUSTER].kubeconfig.read_text(), tmp_path_factory.mktemp("secrets"))
+async def access(
+    testbed: Running, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[ApiServerAccess]:
+    """Return the kubeconfig of the cluster, read like a worker reads it."""
+    under_test = await cluster_from(
+        CLUSTER,
+        testbed.clusters[CLUSTER].kubeconfig.read_text(),
+        tmp_path_factory.mktemp("secrets"),
+    )
     yield await under_test.pool.access(under_test.connection)
     await under_test.pool.close()
 
 
 @pytest_asyncio.fixture
 async def here(
-    testbed: Running, kube: Callable[[ClusterRunning], Any], access: Access, tools: HelmTools, repository: ChartRepository
+    testbed: Running,
+    kube: Callable[[ClusterRunning], Any],
+    access: ApiServerAccess,
+    tools: HelmTools,
+    repository: ChartRepository,
 ) -> AsyncIterator[OnCluster]:
-    from kubernetes import client  # noqa: PLC0415 - takes a second to load, which tests without a cluster do not pay
+    from kubernetes import client  # noqa: PLC0415 - takes a second to load
 
-    core, namespace = client.CoreV1Api(kube(testbed.clusters[CLUSTER])), f"t-{secrets.token_hex(4)}"
+    core, namespace = (
+        client.CoreV1Api(kube(testbed.clusters[CLUSTER])),
+        f"t-{secrets.token_hex(4)}",
+    )
     core.create_namespace({"metadata": {"name": namespace}})
     async with helm_client(access, CLUSTER, tools=tools) as port:
         yield OnCluster(port, core, namespace, access, tools, repository)

@@ -1,4 +1,4 @@
-"""What a worker writes is for its user only, and does not outlive it."""
+"""The files of a worker are private to its user, and do not outlive it."""
 
 import asyncio
 import contextlib
@@ -18,13 +18,18 @@ import pytest
 
 from activities.clients.helm import folders
 from activities.clients.helm.binary import Helm
-from activities.clients.helm.folders import WorkerFolder, memory_folder, sweep, write_private
+from activities.clients.helm.folders import (
+    WorkerFolder,
+    memory_folder,
+    sweep,
+    write_private,
+)
 from activities.clients.helm.pool import HelmClients
-from activities.clients.kubernetes.kubeconfig import Access
+from activities.clients.kubernetes.kubeconfig import ApiServerAccess
 from api_types.messages.cluster_work import Connection
 from api_types.settings import StackSettings
 
-# A worker that is in the middle of a use of a cluster.
+# A worker that is using a cluster.
 WORKER = """
 import sys, time
 from pathlib import Path
@@ -43,7 +48,7 @@ def mode(path: Path) -> int:
 
 @pytest.fixture
 def no_umask() -> Iterator[None]:
-    """Whatever a worker's umask is, modes are those that are asked for."""
+    """Modes are as requested under any umask of a worker."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -51,8 +56,10 @@ def no_umask() -> Iterator[None]:
 
 @contextlib.contextmanager
 def other_worker(base: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Run a worker as a process of its own; gives its folder."""
-    process = subprocess.Popen([sys.executable, "-c", WORKER, str(base)], stdout=subprocess.PIPE, text=True)
+    """Run a worker as a process of its own, and return its folder."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(base)], stdout=subprocess.PIPE, text=True
+    )
     with process:
         assert process.stdout is not None
         yield process, Path(process.stdout.readline().strip())
@@ -60,18 +67,23 @@ def other_worker(base: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_only_the_user_of_the_worker_can_read_what_is_written(tmp_path: Path) -> None:
+def test_only_the_user_of_the_worker_can_read_its_files(tmp_path: Path) -> None:
     folder = WorkerFolder(tmp_path)
     with folder.part() as part:
         write_private(part / "kubeconfig", "one")
         write_private(part / "kubeconfig", "two")
         assert (part / "kubeconfig").read_text() == "two"
-        assert [mode(each) for each in (folder.path, part, part / "kubeconfig", folder.path / "lock")] == [0o700, 0o700, 0o600, 0o600]
+        assert [
+            mode(each)
+            for each in (folder.path, part, part / "kubeconfig", folder.path / "lock")
+        ] == [0o700, 0o700, 0o600, 0o600]
         assert [each.name for each in part.iterdir()] == ["kubeconfig"]
     folder.remove()
 
 
-def test_a_part_is_empty_and_its_own_and_removed_after_use_also_after_an_error(tmp_path: Path) -> None:
+def test_a_part_is_empty_and_its_own_and_removed_after_use_also_after_an_error(
+    tmp_path: Path,
+) -> None:
     folder = WorkerFolder(tmp_path)
     with folder.part() as one, folder.part() as other:
         assert one != other
@@ -94,7 +106,9 @@ def test_a_file_that_is_replaced_is_never_seen_half_written(tmp_path: Path) -> N
         assert reading.read() == "first"
 
 
-def test_the_folder_of_a_killed_worker_is_swept_and_that_of_a_live_one_is_kept(tmp_path: Path) -> None:
+def test_the_folder_of_a_killed_worker_is_swept_and_a_live_workers_is_kept(
+    tmp_path: Path,
+) -> None:
     own = WorkerFolder(tmp_path)
     with other_worker(tmp_path) as (process, folder):
         assert "secret" in {file.read_text() for file in folder.glob("*/kubeconfig")}
@@ -117,7 +131,11 @@ def test_nothing_else_is_swept(tmp_path: Path) -> None:
     (base / "modelplane-helm-link").symlink_to(elsewhere)
     assert sweep(base) == []
     assert elsewhere.is_dir()
-    assert sorted(each.name for each in base.iterdir()) == ["modelplane-helm-file", "modelplane-helm-link", "other-folder"]
+    assert sorted(each.name for each in base.iterdir()) == [
+        "modelplane-helm-file",
+        "modelplane-helm-link",
+        "other-folder",
+    ]
 
 
 def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -130,7 +148,9 @@ def test_a_lock_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "missing").exists()
 
 
-def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_swept_before_it_is_locked_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make, made = tempfile.mkdtemp, list[str]()
 
     def made_and_swept(*_: object, **options: str) -> str:
@@ -145,7 +165,9 @@ def test_a_folder_that_is_swept_before_it_is_locked_is_made_again(tmp_path: Path
     folder.remove()
 
 
-def test_a_lock_that_was_removed_while_it_was_waited_for_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_removed_during_the_wait_for_its_lock_is_created_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lock, swept = fcntl.flock, list[Path]()
 
     def swept_first(number: int, operation: int) -> None:
@@ -161,7 +183,9 @@ def test_a_lock_that_was_removed_while_it_was_waited_for_is_none(tmp_path: Path,
     folder.remove()
 
 
-def test_where_nothing_can_be_locked_the_worker_says_so_and_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_can_be_locked_the_worker_says_so_and_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -184,30 +208,37 @@ def test_workers_that_start_at_once_have_a_folder_each(tmp_path: Path) -> None:
         each.remove()
 
 
-def test_the_folder_in_memory_is_one_that_can_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_folder_in_memory_is_one_that_can_be_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     assert os.access(memory_folder(), os.W_OK)
     monkeypatch.setattr(folders, "_MEMORY", tmp_path / "none")
     assert memory_folder() == Path(tempfile.gettempdir())
 
 
-# --- the pool -------------------------------------------------------------------------------------------------------------------------
+# The pool
 
-CONNECTION = Connection(cluster="eu-1", namespace="modelplane-system", name="eu-1-kubeconfig")
+CONNECTION = Connection(
+    cluster="eu-1", namespace="modelplane-system", name="eu-1-kubeconfig"
+)
 
 
 class OneAccess:
     """The kubeconfig of every cluster."""
 
-    async def access(self, connection: Connection) -> Access:
-        return Access(f"https://{connection.cluster}.example.com", token="secret-token")  # noqa: S106
+    async def access(self, connection: Connection) -> ApiServerAccess:
+        url = f"https://{connection.cluster}.example.com"
+        return ApiServerAccess(url, token="secret-token")  # noqa: S106
 
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HelmClients:
-    """A pool whose folders in memory and on disk are below the test's."""
+    """A pool with its folders in memory and on disk below the test's folder."""
     for name in ("memory", "disk"):
         (tmp_path / name).mkdir()
-    monkeypatch.setattr("activities.clients.helm.pool.memory_folder", lambda: tmp_path / "memory")
+    monkeypatch.setattr(
+        "activities.clients.helm.pool.memory_folder", lambda: tmp_path / "memory"
+    )
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "disk"))
     clients = HelmClients(OneAccess(), StackSettings())
 
@@ -218,16 +249,23 @@ def pool(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> HelmClients:
     return clients
 
 
-async def test_a_kubeconfig_exists_while_its_cluster_is_used_and_only_in_memory(pool: HelmClients, tmp_path: Path) -> None:
+async def test_a_kubeconfig_exists_while_its_cluster_is_used_and_only_in_memory(
+    pool: HelmClients, tmp_path: Path
+) -> None:
     async with pool.at(CONNECTION), pool.at(CONNECTION):
         assert len(list((tmp_path / "memory").rglob("kubeconfig"))) == 2
         assert list((tmp_path / "disk").rglob("kubeconfig")) == []
     assert list((tmp_path / "memory").rglob("kubeconfig")) == []
     pool.close()
-    assert [list((tmp_path / name).iterdir()) for name in ("memory", "disk")] == [[], []]
+    assert [list((tmp_path / name).iterdir()) for name in ("memory", "disk")] == [
+        [],
+        [],
+    ]
 
 
-async def test_a_cancelled_use_leaves_no_kubeconfig(pool: HelmClients, tmp_path: Path) -> None:
+async def test_a_cancelled_use_leaves_no_kubeconfig(
+    pool: HelmClients, tmp_path: Path
+) -> None:
     entered = asyncio.Event()
 
     async def use() -> None:
@@ -244,10 +282,15 @@ async def test_a_cancelled_use_leaves_no_kubeconfig(pool: HelmClients, tmp_path:
     pool.close()
 
 
-async def test_a_worker_that_starts_sweeps_what_killed_ones_left(pool: HelmClients, tmp_path: Path) -> None:
+async def test_a_starting_worker_sweeps_folders_of_killed_workers(
+    pool: HelmClients, tmp_path: Path
+) -> None:
     for name in ("memory", "disk"):
         left = WorkerFolder(tmp_path / name)
         assert left._lock is not None
         os.close(left._lock)
     await pool.start(serves_clusters=False)
-    assert [list((tmp_path / name).iterdir()) for name in ("memory", "disk")] == [[], []]
+    assert [list((tmp_path / name).iterdir()) for name in ("memory", "disk")] == [
+        [],
+        [],
+    ]

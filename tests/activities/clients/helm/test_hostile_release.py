@@ -1,4 +1,4 @@
-"""What the Secret of a release says is written by whoever may write Secrets on the cluster."""
+"""Any user who may write Secrets on the cluster controls the Secret of a release."""
 
 from datetime import timedelta
 from typing import Any, cast
@@ -18,7 +18,7 @@ PENDING_SECONDS = 320
 
 
 class Command:
-    """A helm that answers as it reads one Secret."""
+    """A helm that responds as if it had read one Secret."""
 
     def __init__(self, about: str, values: str) -> None:
         self.about, self.values = about, values
@@ -32,15 +32,32 @@ class Command:
 
 
 class _Tools:
-    helm, charts, operation_seconds, term_seconds = None, None, PENDING_SECONDS - 20, 20.0
+    helm, charts, operation_seconds, term_seconds = (
+        None,
+        None,
+        PENDING_SECONDS - 20,
+        20.0,
+    )
 
 
 def a_helm(command: Command) -> HelmPort:
     kubeconfig = type("Nothing", (), {"secrets": lambda _: []})()
-    return HelmClient("eu", cast("HelmCommand", command), cast("KubeconfigFile", kubeconfig), cast("HelmTools", _Tools()))
+    return HelmClient(
+        "eu",
+        cast("HelmCommand", command),
+        cast("KubeconfigFile", kubeconfig),
+        cast("HelmTools", _Tools()),
+    )
 
 
-def about(*, chart: str = "lws", revision: Any = 1, status: str = "deployed", deployed: Any = 1_700_000_000, deleted: Any = ZERO) -> str:
+def about(
+    *,
+    chart: str = "lws",
+    revision: Any = 1,
+    status: str = "deployed",
+    deployed: Any = 1_700_000_000,
+    deleted: Any = ZERO,
+) -> str:
     return f"{chart}\n1.0.0\n{revision}\n{status}\n{deployed}\n{deleted}\n"
 
 
@@ -62,15 +79,19 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("told", "values"), UNREADABLE)
-async def test_a_release_that_cannot_be_read_is_an_error_in_plain_words(told: str, values: str) -> None:
+async def test_an_unreadable_release_is_a_clear_error(told: str, values: str) -> None:
     with pytest.raises(ServerError) as caught:
         await a_helm(Command(told, values)).status("mp-lws", "lws-system")
-    assert caught.value.message.startswith("cluster eu: release lws-system/mp-lws: get: helm gave no usable answer")
+    assert caught.value.message.startswith(
+        "cluster eu: release lws-system/mp-lws: get: helm returned invalid output"
+    )
     assert len(caught.value.message) < 200
 
 
 async def test_a_status_of_any_length_is_cut() -> None:
-    state = await a_helm(Command(about(status="x" * 100_000), "{}")).status("mp-lws", "lws-system")
+    state = await a_helm(Command(about(status="x" * 100_000), "{}")).status(
+        "mp-lws", "lws-system"
+    )
     assert state
     assert len(state.status) == 80
 
@@ -83,7 +104,9 @@ async def test_a_release_that_is_pending_since_the_future_is_abandoned() -> None
         assert command.removed == ["mp-lws"]
     for moment in (now + timedelta(minutes=2), now - timedelta(minutes=2)):
         # The clocks of two workers differ.
-        command = Command(about(status="pending-upgrade", deployed=int(moment.timestamp())), "{}")
+        command = Command(
+            about(status="pending-upgrade", deployed=int(moment.timestamp())), "{}"
+        )
         with pytest.raises(ReleasePending):
             await a_helm(command).uninstall("mp-lws", "lws-system")
         assert command.removed == []

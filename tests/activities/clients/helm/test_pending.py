@@ -1,4 +1,4 @@
-"""A release that a helm left pending is waited for while that helm may still run, and recovered afterwards (rule H5)."""
+"""A pending release is awaited while its helm may still run, and recovered afterwards."""
 
 import asyncio
 import signal
@@ -40,13 +40,17 @@ async def pending(here: OnCluster, wanted: Release) -> ReleasePending:
     return raised.value
 
 
-@pytest.mark.parametrize("status", ["pending-install", "pending-upgrade", "pending-rollback", "uninstalling"])
-async def test_stk_5_a_release_that_is_pending_for_30_s_is_left_alone(here: OnCluster, status: str) -> None:
+@pytest.mark.parametrize(
+    "status", ["pending-install", "pending-upgrade", "pending-rollback", "uninstalling"]
+)
+async def test_a_release_that_is_pending_for_30_s_is_left_alone(
+    here: OnCluster, status: str
+) -> None:
     wanted = here.release(text="x")
     await here.helm.ensure(wanted)
     here.rewrite(1, status, seconds_ago=30)
     error = await pending(here, wanted)
-    # Whoever works on it may be done long before it may be recovered.
+    # The other helm may be done long before the release may be recovered.
     assert error.next_retry_delay == timedelta(seconds=10)
     assert f"release {here.namespace}/mp-demo: {status} since " in error.message
     assert error.retryable
@@ -54,24 +58,35 @@ async def test_stk_5_a_release_that_is_pending_for_30_s_is_left_alone(here: OnCl
         await here.helm.uninstall("mp-demo", here.namespace)
     assert here.revisions() == {1: status}
     assert here.values() == {"text": "x"}
-    # It is read again at the next attempt: whoever worked on it may be done.
+    # The next attempt reads it again, because the other helm may be done.
     here.rewrite(1, "deployed", seconds_ago=0)
     assert (await here.helm.ensure(wanted)).revision == 1
 
 
 @pytest.mark.parametrize("status", ["pending-install", "uninstalling"])
-async def test_stk_6_one_that_is_not_yet_installed_or_half_removed_for_400_s_is_removed_and_installed(here: OnCluster, status: str) -> None:
+async def test_a_release_left_installing_or_uninstalling_for_400_s_is_reinstalled(
+    here: OnCluster, status: str
+) -> None:
     wanted = here.release(text="x")
     await here.helm.ensure(wanted)
     uid = here.core.read_namespaced_config_map("mp-demo", here.namespace).metadata.uid
     here.rewrite(1, status, seconds_ago=400)
     state = await here.helm.ensure(wanted)
-    assert (state.status, state.revision, here.revisions()) == ("deployed", 1, {1: "deployed"})
-    assert here.core.read_namespaced_config_map("mp-demo", here.namespace).metadata.uid != uid
+    assert (state.status, state.revision, here.revisions()) == (
+        "deployed",
+        1,
+        {1: "deployed"},
+    )
+    assert (
+        here.core.read_namespaced_config_map("mp-demo", here.namespace).metadata.uid
+        != uid
+    )
 
 
 @pytest.mark.parametrize("status", ["pending-upgrade", "pending-rollback"])
-async def test_stk_6_one_whose_upgrade_was_left_for_400_s_is_rolled_back_and_upgraded(here: OnCluster, status: str) -> None:
+async def test_a_release_left_upgrading_for_400_s_is_rolled_back_and_upgraded(
+    here: OnCluster, status: str
+) -> None:
     published = here.publish(templates={"config.yaml": CONFIG})
     for number in range(2):
         await here.helm.ensure(here.release(published, number=number))
@@ -82,10 +97,15 @@ async def test_stk_6_one_whose_upgrade_was_left_for_400_s_is_rolled_back_and_upg
     assert (state.status, state.revision) == ("deployed", 4)
     assert here.values() == {"number": 2}
     # Nothing was removed on the way.
-    assert here.core.read_namespaced_config_map("mp-demo", here.namespace).metadata.uid == uid
+    assert (
+        here.core.read_namespaced_config_map("mp-demo", here.namespace).metadata.uid
+        == uid
+    )
 
 
-async def test_a_rollback_to_what_is_wanted_is_all_that_is_written(here: OnCluster) -> None:
+async def test_a_rollback_to_the_desired_state_is_the_only_write(
+    here: OnCluster,
+) -> None:
     published = here.publish(templates={"config.yaml": CONFIG})
     for number in range(2):
         await here.helm.ensure(here.release(published, number=number))
@@ -95,28 +115,42 @@ async def test_a_rollback_to_what_is_wanted_is_all_that_is_written(here: OnClust
     assert (state.revision, here.values()) == (3, {"number": 0})
 
 
-async def test_a_rollback_puts_back_what_was_changed_by_hand(here: OnCluster) -> None:
+async def test_a_rollback_reverts_changes_by_hand(here: OnCluster) -> None:
     published = here.publish(templates={"config.yaml": CONFIG})
     for number in range(2):
         await here.helm.ensure(here.release(published, number=number))
-    here.core.patch_namespaced_config_map("mp-demo", here.namespace, {"data": {"values": "by hand"}}, field_manager="kubectl-edit")
+    here.core.patch_namespaced_config_map(
+        "mp-demo",
+        here.namespace,
+        {"data": {"values": "by hand"}},
+        field_manager="kubectl-edit",
+    )
     here.rewrite(1, "deployed", seconds_ago=900)
     here.rewrite(2, "pending-upgrade", seconds_ago=400)
     await here.helm.ensure(here.release(published, number=0))
     assert here.values() == {"number": 0}
 
 
-async def test_a_rollback_goes_to_the_newest_revision_that_was_deployed(here: OnCluster) -> None:
+async def test_a_rollback_goes_to_the_newest_revision_that_was_deployed(
+    here: OnCluster,
+) -> None:
     published = here.publish(templates={"config.yaml": CONFIG})
     for number in range(4):
         await here.helm.ensure(here.release(published, number=number))
-    for revision, status in {1: "superseded", 2: "deployed", 3: "failed", 4: "pending-upgrade"}.items():
+    for revision, status in {
+        1: "superseded",
+        2: "deployed",
+        3: "failed",
+        4: "pending-upgrade",
+    }.items():
         here.rewrite(revision, status, seconds_ago=400)
     state = await here.helm.ensure(here.release(published, number=1))
     assert (state.revision, here.values()) == (5, {"number": 1})
 
 
-async def test_a_release_whose_only_revision_was_being_upgraded_is_recovered_too(here: OnCluster) -> None:
+async def test_a_release_whose_only_revision_was_being_upgraded_is_recovered_too(
+    here: OnCluster,
+) -> None:
     wanted = here.release(text="x")
     await here.helm.ensure(wanted)
     here.rewrite(1, "pending-upgrade", seconds_ago=400)
@@ -124,31 +158,49 @@ async def test_a_release_whose_only_revision_was_being_upgraded_is_recovered_too
     assert here.values() == {"text": "x"}
 
 
-# --- helm that is really killed, cancelled, or too slow ---------------------------------------------------------------------------------
+# Helm that is killed, cancelled, or too slow
 
 
 @asynccontextmanager
-async def other_helm(here: OnCluster, folder: Path, *command: str) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """Run the helm of another worker; it is killed at the end of the block."""
+async def other_helm(
+    here: OnCluster, folder: Path, *command: str
+) -> AsyncIterator[subprocess.Popen[bytes]]:
+    """Run the helm of another worker, and kill it at the end of the block."""
     kubeconfig = KubeconfigFile(folder, here.access, "prod-eu")
     await kubeconfig.refresh()
-    run = [here.tools.helm.path, *command, "--namespace", here.namespace, "--kubeconfig", str(kubeconfig.path)]
-    with subprocess.Popen(run, env=environment(folder)) as process:  # noqa: ASYNC220 - takes no time
+    run = [
+        here.tools.helm.path,
+        *command,
+        "--namespace",
+        here.namespace,
+        "--kubeconfig",
+        str(kubeconfig.path),
+    ]
+    with subprocess.Popen(run, env=environment(folder)) as process:  # noqa: ASYNC220 - fast
         yield process
         process.kill()
 
 
 async def installing(here: OnCluster) -> list[str]:
-    """The command that installs, or upgrades to, a chart whose hook does not end."""
+    """Return the command that upgrades to a chart whose hook does not end."""
     wanted = with_hook(here)
-    return ["upgrade", wanted.name, str(await here.tools.charts.archive(here.tools.helm.path, wanted.chart)), "--install"]
+    return [
+        "upgrade",
+        wanted.name,
+        str(await here.tools.charts.archive(here.tools.helm.path, wanted.chart)),
+        "--install",
+    ]
 
 
 def with_hook(here: OnCluster) -> Release:
-    return here.release(here.publish(templates={"config.yaml": CONFIG, "hook.yaml": ENDLESS_HOOK}))
+    return here.release(
+        here.publish(templates={"config.yaml": CONFIG, "hook.yaml": ENDLESS_HOOK})
+    )
 
 
-async def test_stk_6_an_installation_that_was_killed_is_recovered(here: OnCluster, tmp_path: Path) -> None:
+async def test_an_installation_that_was_killed_is_recovered(
+    here: OnCluster, tmp_path: Path
+) -> None:
     async with other_helm(here, tmp_path, *await installing(here)) as process:
         await eventually(lambda: here.revisions() == {1: "pending-install"})
         await pending(here, here.release(text="x"))
@@ -160,19 +212,27 @@ async def test_stk_6_an_installation_that_was_killed_is_recovered(here: OnCluste
     assert (here.values(), here.revisions()) == ({"text": "x"}, {1: "deployed"})
 
 
-async def test_stk_6_an_upgrade_that_was_killed_is_recovered(here: OnCluster, tmp_path: Path) -> None:
+async def test_an_upgrade_that_was_killed_is_recovered(
+    here: OnCluster, tmp_path: Path
+) -> None:
     await here.helm.ensure(here.release(text="x"))
     async with other_helm(here, tmp_path, *await installing(here)):
-        await eventually(lambda: here.revisions() == {1: "deployed", 2: "pending-upgrade"})
+        await eventually(
+            lambda: here.revisions() == {1: "deployed", 2: "pending-upgrade"}
+        )
     await pending(here, here.release(text="y"))
     here.rewrite(2, "pending-upgrade", seconds_ago=400)
     assert (await here.helm.ensure(here.release(text="y"))).status == "deployed"
     assert here.values() == {"text": "y"}
 
 
-async def test_stk_6_an_uninstallation_that_was_killed_is_finished(here: OnCluster, tmp_path: Path) -> None:
+async def test_an_uninstallation_that_was_killed_is_finished(
+    here: OnCluster, tmp_path: Path
+) -> None:
     await here.helm.ensure(here.release(text="x"))
-    here.core.patch_namespaced_config_map("mp-demo", here.namespace, {"metadata": {"finalizers": ["example.com/slow"]}})
+    here.core.patch_namespaced_config_map(
+        "mp-demo", here.namespace, {"metadata": {"finalizers": ["example.com/slow"]}}
+    )
     async with other_helm(here, tmp_path, "uninstall", "mp-demo", "--wait"):
         await eventually(lambda: here.revisions() == {1: "uninstalling"})
     with pytest.raises(ReleasePending):
@@ -180,11 +240,15 @@ async def test_stk_6_an_uninstallation_that_was_killed_is_finished(here: OnClust
     here.rewrite(1, "uninstalling", seconds_ago=400)
     await here.helm.uninstall("mp-demo", here.namespace)
     assert here.revisions() == {}
-    here.core.patch_namespaced_config_map("mp-demo", here.namespace, {"metadata": {"finalizers": None}})
+    here.core.patch_namespaced_config_map(
+        "mp-demo", here.namespace, {"metadata": {"finalizers": None}}
+    )
     await eventually(lambda: here.config() is None)
 
 
-async def test_a_cancelled_installation_is_recorded_as_failed_and_needs_no_recovery(here: OnCluster) -> None:
+async def test_a_cancelled_installation_is_recorded_as_failed_and_needs_no_recovery(
+    here: OnCluster,
+) -> None:
     installing = asyncio.create_task(here.helm.ensure(with_hook(here)))
     await eventually(lambda: here.revisions() == {1: "pending-install"})
     installing.cancel()
@@ -194,7 +258,9 @@ async def test_a_cancelled_installation_is_recorded_as_failed_and_needs_no_recov
     assert (await here.helm.ensure(here.release(text="x"))).status == "deployed"
 
 
-async def test_a_hook_that_does_not_end_is_an_error_that_is_tried_again(here: OnCluster) -> None:
+async def test_a_hook_that_does_not_end_is_an_error_that_is_tried_again(
+    here: OnCluster,
+) -> None:
     async with here.client(operation_seconds=8) as helm:
         with pytest.raises(ServerError) as raised:
             await helm.ensure(with_hook(here))

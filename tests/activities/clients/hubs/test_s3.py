@@ -1,4 +1,4 @@
-"""Pinning a bucket: the listing that the control plane reads is the one that a Job stages (spec/workloads.md 5.8, case 85)."""
+"""Pin a bucket: the control plane reads the same listing that a Job stages."""
 
 import http.server
 import json
@@ -18,33 +18,58 @@ from activities.clients.hubs.s3 import S3Buckets
 from activities.render.cache.artifact import Artifact, read_artifact
 from activities.render.cache.hydration import S3, S3_REQUIREMENTS
 from activities.render.inputs.facts import CacheInput
-from api_types.errors import CredentialsInvalid, InvalidInput, ModelplaneError, ServerError, Unsupported
+from api_types.errors import (
+    CredentialsInvalid,
+    InvalidInput,
+    ModelplaneError,
+    ServerError,
+    Unsupported,
+)
 from tests.environment.http_server import serving
 from tests.environment.local_s3 import REGION, LocalS3, local_s3
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 ADMINISTRATOR = "[default]\naws_access_key_id = admin\naws_secret_access_key = admin\n"
-# What servers and signatures write in more than one way.
+# Characters that servers and signatures encode in more than one way.
 NAMES = ["config.json", "a b+c=d&e.bin", "weights/\u00e4%20.bin", "weights/"]
 
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[LocalS3]:
     with local_s3() as server:
-        server.put("models", {f"qwen (1)/{name}": name.encode() * 3 for name in NAMES} | {"qwen-2/x": b"x"})
+        server.put(
+            "models",
+            {f"qwen (1)/{name}": name.encode() * 3 for name in NAMES}
+            | {"qwen-2/x": b"x"},
+        )
         yield server
 
 
-def an_artifact(address: str, bucket: str = "models", prefix: str = "qwen (1)", **fields: Any) -> Artifact:
-    block = {"endpoint": address, "bucket": bucket, "prefix": prefix, "pathStyle": True, "sizeGiB": 1, **fields}
-    return read_artifact(CacheInput("ml-team", "qwen", "", 0, "", {"source": "S3", "s3": block}))
+def an_artifact(
+    address: str, bucket: str = "models", prefix: str = "qwen (1)", **fields: Any
+) -> Artifact:
+    block = {
+        "endpoint": address,
+        "bucket": bucket,
+        "prefix": prefix,
+        "pathStyle": True,
+        "sizeGiB": 1,
+        **fields,
+    }
+    return read_artifact(
+        CacheInput("ml-team", "qwen", "", 0, "", {"source": "S3", "s3": block})
+    )
 
 
 async def resolved(artifact: Artifact, credential: str = ADMINISTRATOR) -> str:
-    return await S3Buckets(LOOPBACK, allow_plain_http=True).resolve(artifact, credential)
+    return await S3Buckets(LOOPBACK, allow_plain_http=True).resolve(
+        artifact, credential
+    )
 
 
-async def raised(artifact: Artifact, credential: str = ADMINISTRATOR) -> ModelplaneError:
+async def raised(
+    artifact: Artifact, credential: str = ADMINISTRATOR
+) -> ModelplaneError:
     with pytest.raises(ModelplaneError) as caught:
         await resolved(artifact, credential)
     assert credential == "" or credential not in str(caught.value)
@@ -52,7 +77,9 @@ async def raised(artifact: Artifact, credential: str = ADMINISTRATOR) -> Modelpl
 
 
 @pytest.mark.slow
-async def test_wkl_85_the_pin_is_the_digest_that_a_job_stages(s3: LocalS3, tmp_path: Path) -> None:
+async def test_the_pin_is_the_digest_that_a_job_stages(
+    s3: LocalS3, tmp_path: Path
+) -> None:
     artifact = an_artifact(s3.address)
     pin = await resolved(artifact)
     variables = {
@@ -68,10 +95,19 @@ async def test_wkl_85_the_pin_is_the_digest_that_a_job_stages(s3: LocalS3, tmp_p
         "MODELPLANE_TARGET": str(tmp_path),
         "MODELPLANE_CLIENT_REQUIREMENTS": S3_REQUIREMENTS,
     }
-    ended = subprocess.run([sys.executable, "-c", S3], env=variables, capture_output=True, text=True, check=False)  # noqa: ASYNC221
+    ended = subprocess.run(  # noqa: ASYNC221
+        [sys.executable, "-c", S3],
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
     assert json.loads((tmp_path / ".modelplane-hydrated").read_text())["commit"] == pin
-    assert sorted(path.name for path in tmp_path.rglob("*.bin")) == ["a b+c=d&e.bin", "\u00e4%20.bin"]
+    assert sorted(path.name for path in tmp_path.rglob("*.bin")) == [
+        "a b+c=d&e.bin",
+        "\u00e4%20.bin",
+    ]
 
 
 @pytest.mark.slow
@@ -82,17 +118,23 @@ async def test_the_request_is_signed_as_the_server_computes_it(s3: LocalS3) -> N
     with s3.guarded():
         assert await resolved(an_artifact(s3.address), login) == wanted
         for refused in (other, wrong):
-            assert isinstance(await raised(an_artifact(s3.address), refused), CredentialsInvalid)
+            assert isinstance(
+                await raised(an_artifact(s3.address), refused), CredentialsInvalid
+            )
 
 
 @pytest.mark.slow
-async def test_a_listing_of_several_pages_is_read_to_its_end(s3: LocalS3, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listing_of_several_pages_is_read_to_its_end(
+    s3: LocalS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = {f"f{number}": b"x" for number in range(7)}
     s3.put("paged", files)
     whole = await resolved(an_artifact(s3.address, "paged", ""))
     url = hub._url
 
-    monkeypatch.setattr(hub, "_url", lambda folder, token: f"{url(folder, token)}&max-keys=2")
+    monkeypatch.setattr(
+        hub, "_url", lambda folder, token: f"{url(folder, token)}&max-keys=2"
+    )
     s3.requests.clear()
     assert await resolved(an_artifact(s3.address, "paged", ""), "") == whole
     assert len(s3.requests) == 4
@@ -103,18 +145,38 @@ async def test_a_listing_of_several_pages_is_read_to_its_end(s3: LocalS3, monkey
 
 
 @pytest.mark.slow
-async def test_what_cannot_be_pinned_is_said_by_its_kind(s3: LocalS3) -> None:
+async def test_an_artifact_that_cannot_be_pinned_has_an_error_by_kind(
+    s3: LocalS3,
+) -> None:
     s3.put("evil", {"../x": b"x"})
     for artifact, kind, said in (
         (an_artifact(s3.address, "none"), InvalidInput, "does not exist"),
-        (an_artifact(s3.address, "models", "absent"), InvalidInput, "no object is below"),
-        (an_artifact(s3.address, "evil", ""), InvalidInput, "cannot be the name of a file"),
-        (an_artifact("http://127.0.0.1:9"), ServerError, "no usable answer from 127.0.0.1:9"),
-        (an_artifact("http://169.254.169.254"), Unsupported, "the worker does not connect to 169.254.169.254"),
+        (
+            an_artifact(s3.address, "models", "absent"),
+            InvalidInput,
+            "no object is below",
+        ),
+        (
+            an_artifact(s3.address, "evil", ""),
+            InvalidInput,
+            "cannot be the name of a file",
+        ),
+        (
+            an_artifact("http://127.0.0.1:9"),
+            ServerError,
+            "no usable answer from 127.0.0.1:9",
+        ),
+        (
+            an_artifact("http://169.254.169.254"),
+            Unsupported,
+            "the worker does not connect to 169.254.169.254",
+        ),
     ):
         error = await raised(artifact)
         assert (type(error), said in error.message) == (kind, True), error.message
-    assert isinstance(await raised(an_artifact(s3.address), "just a password"), CredentialsInvalid)
+    assert isinstance(
+        await raised(an_artifact(s3.address), "just a password"), CredentialsInvalid
+    )
 
 
 async def test_without_tls_only_with_the_word_of_the_operator(s3: LocalS3) -> None:
@@ -126,27 +188,39 @@ async def test_without_tls_only_with_the_word_of_the_operator(s3: LocalS3) -> No
 
 ANSWERS = {
     "no XML": b"<html>",
-    "a document type": b'<!DOCTYPE x [<!ENTITY a "aaaa">]><ListBucketResult><Name>&a;</Name></ListBucketResult>',
-    "an object without a size": b"<ListBucketResult><Contents><Key>qwen/a</Key><ETag>e</ETag></Contents></ListBucketResult>",
-    # Small, but each element of it takes some hundred bytes of the worker's memory.
+    "a document type": b'<!DOCTYPE x [<!ENTITY a "aaaa">]>'
+    b"<ListBucketResult><Name>&a;</Name></ListBucketResult>",
+    "an object without a size": b"<ListBucketResult><Contents><Key>qwen/a</Key>"
+    b"<ETag>e</ETag></Contents></ListBucketResult>",
+    # Small, but each element takes hundreds of bytes of the worker's memory.
     "more elements than a page has": b"<a>" * 40_000 + b"</a>" * 40_000,
-    "more objects than a page has": b"<L>" + 1001 * b"<Contents><Key>qwen (1)/a</Key><Size>1</Size><ETag>e</ETag></Contents>" + b"</L>",
-    "a key that no bucket has": b"<L><Contents><Key>" + b"x" * 2000 + b"</Key><Size>1</Size><ETag>e</ETag></Contents></L>",
+    "more objects than a page has": b"<L>"
+    + 1001 * b"<Contents><Key>qwen (1)/a</Key><Size>1</Size><ETag>e</ETag></Contents>"
+    + b"</L>",
+    "a key that no bucket has": b"<L><Contents><Key>"
+    + b"x" * 2000
+    + b"</Key><Size>1</Size><ETag>e</ETag></Contents></L>",
     "no way on": b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
 }
 
 
-# The same characters in another encoding hide it from a search in bytes.
-ANSWERS["a document type in UTF-16"] = ANSWERS["a document type"].decode().encode("utf-16")
+# Another encoding of the same characters hides it from a search in bytes.
+ANSWERS["a document type in UTF-16"] = (
+    ANSWERS["a document type"].decode().encode("utf-16")
+)
 
 
-def answering(body: bytes, requests: list[dict[str, str]] | None = None) -> type[http.server.BaseHTTPRequestHandler]:
-    """A server with one answer for all; the headers that it is sent are noted."""
+def answering(
+    body: bytes, requests: list[dict[str, str]] | None = None
+) -> type[http.server.BaseHTTPRequestHandler]:
+    """A server with one response for all requests, which records their headers."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if requests is not None:
-                requests.append({name.lower(): value for name, value in self.headers.items()})
+                requests.append(
+                    {name.lower(): value for name, value in self.headers.items()}
+                )
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -156,15 +230,21 @@ def answering(body: bytes, requests: list[dict[str, str]] | None = None) -> type
 
 
 @pytest.mark.parametrize("body", ANSWERS.values(), ids=ANSWERS)
-async def test_an_answer_that_is_no_listing_is_an_error_of_the_server(body: bytes) -> None:
+async def test_an_invalid_listing_is_a_server_error(
+    body: bytes,
+) -> None:
     with serving(answering(body)) as host:
-        assert isinstance(await raised(an_artifact(f"http://{host}", prefix="")), ServerError)
+        assert isinstance(
+            await raised(an_artifact(f"http://{host}", prefix="")), ServerError
+        )
 
 
 OF_A_SESSION = "FwoGZXIvYXdzEBYaDKsessiontokenofatenant"
 TEMPORARY = f"{ADMINISTRATOR}\naws_session_token = {OF_A_SESSION}\n"
 QUOTING = {
-    "in a key": b"<L><Contents><Key>../" + OF_A_SESSION.encode() + b"</Key><Size>1</Size><ETag>e</ETag></Contents></L>",
+    "in a key": b"<L><Contents><Key>../"
+    + OF_A_SESSION.encode()
+    + b"</Key><Size>1</Size><ETag>e</ETag></Contents></L>",
     "in a redirect": b"ftp://x/" + OF_A_SESSION.encode(),
 }
 
@@ -178,7 +258,12 @@ async def test_a_server_that_quotes_the_token_of_a_session(where: str) -> None:
             self.end_headers()
 
     sent: list[dict[str, str]] = []
-    with capture_logs() as logged, serving(answering(QUOTING[where], sent) if where == "in a key" else Redirecting) as host:
+    with (
+        capture_logs() as logged,
+        serving(
+            answering(QUOTING[where], sent) if where == "in a key" else Redirecting
+        ) as host,
+    ):
         error = await raised(an_artifact(f"http://{host}", prefix=""), TEMPORARY)
     assert all(request["x-amz-security-token"] == OF_A_SESSION for request in sent)
     assert OF_A_SESSION not in f"{error} {logged}"
@@ -196,5 +281,10 @@ async def test_another_server_gets_no_credential_by_a_redirect() -> None:
                 self.end_headers()
 
         with serving(Redirecting) as host:
-            assert isinstance(await raised(an_artifact(f"http://{host}"), TEMPORARY), ServerError)
-    assert [sorted({"authorization", "x-amz-security-token"} & set(request)) for request in sent] == [[]]
+            assert isinstance(
+                await raised(an_artifact(f"http://{host}"), TEMPORARY), ServerError
+            )
+    assert [
+        sorted({"authorization", "x-amz-security-token"} & set(request))
+        for request in sent
+    ] == [[]]

@@ -1,10 +1,10 @@
-"""How many requests one server gets at once, and when it gets none."""
+"""The number of concurrent requests to one server, and when it gets none."""
 
 import asyncio
 
 import pytest
 
-from activities.clients.kubernetes.throttle import NoAnswer, RequestLimit
+from activities.clients.kubernetes.throttle import RequestLimit, ServerUnresponsive
 
 SILENT_SECONDS = 0.2
 
@@ -27,18 +27,20 @@ async def test_more_requests_than_turns_wait_while_the_server_answers() -> None:
 
 
 @pytest.mark.slow
-async def test_a_server_that_answers_none_gets_one_request_at_a_time_until_it_answers() -> None:
+async def test_a_server_that_answers_none_gets_one_request_at_a_time_until_it_answers() -> (
+    None
+):
     limit, done = RequestLimit(2, SILENT_SECONDS), asyncio.Event()
     tasks = [asyncio.create_task(hold(limit, done)) for _ in range(2)]
     waiting = asyncio.create_task(hold(limit, done))
     await asyncio.sleep(1.5 * SILENT_SECONDS)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(ServerUnresponsive):
         await waiting
     tasks[0].cancel()
     await asyncio.gather(tasks[0], return_exceptions=True)
     tasks.append(asyncio.create_task(hold(limit, done)))
     await asyncio.sleep(0)
-    with pytest.raises(NoAnswer):
+    with pytest.raises(ServerUnresponsive):
         await hold(limit, done)
     limit.record_response()
     tasks[1].cancel()
@@ -49,7 +51,7 @@ async def test_a_server_that_answers_none_gets_one_request_at_a_time_until_it_an
 
 
 @pytest.mark.slow
-async def test_a_server_that_refuses_connections_is_not_taken_for_one_that_hangs() -> None:
+async def test_a_server_that_refuses_connections_does_not_count_as_hanging() -> None:
     limit = RequestLimit(2, SILENT_SECONDS)
     for _ in range(4):
         with pytest.raises(ConnectionRefusedError):
@@ -58,25 +60,38 @@ async def test_a_server_that_refuses_connections_is_not_taken_for_one_that_hangs
         await asyncio.sleep(SILENT_SECONDS)
 
 
-async def hold_apply(limit: RequestLimit, turns: asyncio.Semaphore, until: asyncio.Event, order: list[int], number: int) -> None:
+async def hold_apply(
+    limit: RequestLimit,
+    turns: asyncio.Semaphore,
+    until: asyncio.Event,
+    order: list[int],
+    number: int,
+) -> None:
     async with limit.waiting_for(turns):
         order.append(number)
         await until.wait()
 
 
 async def is_one_turn(turns: asyncio.Semaphore) -> None:
-    """No turn was lost, and none was given back twice."""
+    """No turn was lost, and none was returned twice."""
     async with asyncio.timeout(SILENT_SECONDS):
         await turns.acquire()
     assert turns.locked()
 
 
 @pytest.mark.slow
-async def test_applies_get_their_turns_in_the_order_of_arrival_and_also_after_one_that_was_cancelled() -> None:
-    limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
+async def test_applies_get_their_turns_in_order_also_after_a_cancellation() -> None:
+    limit, turns, done = (
+        RequestLimit(2, SILENT_SECONDS),
+        asyncio.Semaphore(1),
+        asyncio.Event(),
+    )
     order: list[int] = []
-    tasks = [asyncio.create_task(hold_apply(limit, turns, done, order, number)) for number in range(5)]
-    # Longer than a silence takes: a place in the queue is kept.
+    tasks = [
+        asyncio.create_task(hold_apply(limit, turns, done, order, number))
+        for number in range(5)
+    ]
+    # Longer than the silence limit: a place in the queue is kept.
     await asyncio.sleep(2.5 * SILENT_SECONDS)
     assert order == [0]
     tasks[1].cancel()
@@ -86,14 +101,22 @@ async def test_applies_get_their_turns_in_the_order_of_arrival_and_also_after_on
     await is_one_turn(turns)
 
 
-async def test_an_apply_that_is_cancelled_in_the_moment_of_its_turn_gives_it_back() -> None:
-    limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
+async def test_an_apply_cancelled_at_the_moment_of_its_turn_releases_it() -> None:
+    limit, turns, done = (
+        RequestLimit(2, SILENT_SECONDS),
+        asyncio.Semaphore(1),
+        asyncio.Event(),
+    )
     order: list[int] = []
-    tasks = [asyncio.create_task(hold_apply(limit, turns, done, order, number)) for number in range(2)]
+    tasks = [
+        asyncio.create_task(hold_apply(limit, turns, done, order, number))
+        for number in range(2)
+    ]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     tasks[0].cancel()
-    # One step at a time: at one of them the second has its turn, and has not been told.
+    # One step at a time: at one of them the second request has its turn without knowing
+    # it.
     for _ in range(3):
         await asyncio.sleep(0)
     tasks[1].cancel()
@@ -102,16 +125,20 @@ async def test_an_apply_that_is_cancelled_in_the_moment_of_its_turn_gives_it_bac
 
 
 async def test_applies_do_not_wait_for_a_turn_on_a_server_that_answers_none() -> None:
-    limit, turns, done = RequestLimit(2, SILENT_SECONDS), asyncio.Semaphore(1), asyncio.Event()
+    limit, turns, done = (
+        RequestLimit(2, SILENT_SECONDS),
+        asyncio.Semaphore(1),
+        asyncio.Event(),
+    )
     order: list[int] = []
     first = asyncio.create_task(hold_apply(limit, turns, done, order, 0))
     request = asyncio.create_task(hold(limit, done))
     waiting = asyncio.create_task(hold_apply(limit, turns, done, order, 1))
-    with pytest.raises(NoAnswer):
+    with pytest.raises(ServerUnresponsive):
         async with asyncio.timeout(5 * SILENT_SECONDS):
             await waiting
     done.set()
     await asyncio.gather(first, request)
-    # A free turn is taken: its requests find out whether the server answers again.
+    # A free turn is used: its requests find out whether the server responds again.
     await hold_apply(limit, turns, done, order, 2)
     assert order == [0, 2]

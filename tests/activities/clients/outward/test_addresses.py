@@ -1,4 +1,4 @@
-"""Which hosts and addresses the worker does not connect to, in every way in which they can be written."""
+"""Refused hosts and addresses, in every spelling."""
 
 from ipaddress import ip_network
 
@@ -49,23 +49,48 @@ NEVER = {
 
 @pytest.mark.parametrize("address", NEVER)
 @pytest.mark.parametrize("rules", [TENANTS, CLUSTERS], ids=["tenants", "clusters"])
-def test_an_address_that_is_never_connected_to(rules: AddressRules, address: str) -> None:
+def test_an_address_that_is_never_connected_to(
+    rules: AddressRules, address: str
+) -> None:
     assert NEVER[address] in rules.refused_address(address)
-    assert NEVER[address] in rules.refused_host(f"[{address}]" if ":" in address else address)
+    assert NEVER[address] in rules.refused_host(
+        f"[{address}]" if ":" in address else address
+    )
 
 
-PRIVATE = ["10.0.0.1", "172.16.0.1", "192.168.1.1", "100.64.0.1", "fd12::1", "fec0::1", "::ffff:10.0.0.1", "240.0.0.1"]
+PRIVATE = [
+    "10.0.0.1",
+    "172.16.0.1",
+    "192.168.1.1",
+    "100.64.0.1",
+    "fd12::1",
+    "fec0::1",
+    "::ffff:10.0.0.1",
+    "240.0.0.1",
+]
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_a_private_address_is_for_clusters_and_for_tenants_only_if_it_is_listed(address: str) -> None:
+def test_a_private_address_is_for_clusters_and_for_tenants_only_if_it_is_listed(
+    address: str,
+) -> None:
     assert CLUSTERS.refused_address(address) == ""
     assert "outbound.privateAddresses" in TENANTS.refused_address(address)
     everything = AddressRules(private=(ip_network("0.0.0.0/0"), ip_network("::/0")))
     assert everything.refused_address(address) == ""
 
 
-@pytest.mark.parametrize("address", ["1.1.1.1", "8.8.8.8", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "1.1.1.1",
+        "8.8.8.8",
+        "2606:4700::1111",
+        "::ffff:8.8.8.8",
+        "64:ff9b::808:808",
+        "2002:808:808::1",
+    ],
+)
 @pytest.mark.parametrize("rules", [TENANTS, CLUSTERS], ids=["tenants", "clusters"])
 def test_a_public_address_is_connected_to(rules: AddressRules, address: str) -> None:
     assert rules.refused_address(address) == ""
@@ -81,9 +106,14 @@ def test_loopback_and_metadata_are_not_listed_by_a_network_of_all_addresses() ->
 
 def test_loopback_is_listed_by_a_network_within_it() -> None:
     rules = AddressRules(private=(ip_network("127.0.0.0/8"),))
-    assert [rules.refused_address("127.0.0.1"), rules.refused_host("localhost")] == ["", ""]
+    assert [rules.refused_address("127.0.0.1"), rules.refused_host("localhost")] == [
+        "",
+        "",
+    ]
     assert "private" in rules.refused_address("10.0.0.1")
-    assert "link-local" in api_server_rules(allow_loopback=True).refused_address("169.254.169.254")
+    assert "link-local" in api_server_rules(allow_loopback=True).refused_address(
+        "169.254.169.254"
+    )
 
 
 WRITTEN = {
@@ -121,12 +151,20 @@ WRITTEN = {
 
 @pytest.mark.parametrize("host", WRITTEN, ids=lambda host: ascii(host)[:30])
 @pytest.mark.parametrize("rules", [TENANTS, CLUSTERS], ids=["tenants", "clusters"])
-def test_a_host_is_refused_however_it_is_written(rules: AddressRules, host: str) -> None:
+def test_a_host_is_rejected_in_every_notation(rules: AddressRules, host: str) -> None:
     assert WRITTEN[host] in rules.refused_host(host)
 
 
 @pytest.mark.parametrize(
-    "host", ["registry.example", "eu-1.Example.com.", "xn--bcher-kva.example", "b\xfccher.example", "a_b.example", "x"]
+    "host",
+    [
+        "registry.example",
+        "eu-1.Example.com.",
+        "xn--bcher-kva.example",
+        "b\xfccher.example",
+        "a_b.example",
+        "x",
+    ],
 )
 def test_a_name_may_be_connected_to(host: str) -> None:
     assert TENANTS.refused_host(host) == ""

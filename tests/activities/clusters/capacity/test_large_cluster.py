@@ -1,10 +1,16 @@
-"""The admission of as many workloads as a cluster can have fits a payload, and the scheduler reads it."""
+"""The admission of a cluster's maximum number of workloads fits one payload."""
 
 import pytest
 
 from activities.clusters.capacity.admission import REASON_BYTES_MAX, condition_text
 from api_types import names
-from api_types.messages.capacity import ADMITTED, PENDING, Admission, CapacitySnapshot, with_plain_admission
+from api_types.messages.capacity import (
+    ADMITTED,
+    PENDING,
+    Admission,
+    CapacitySnapshot,
+    with_plain_admission,
+)
 from api_types.payloads.limits import PAYLOAD_BYTES_MAX, wire_size
 from scheduler import cluster_view
 
@@ -20,21 +26,30 @@ def a_report(admission: object) -> dict[str, object]:
 def test_the_admission_of_eight_thousand_workloads_is_one_payload(state: str) -> None:
     reason = condition_text({"reason": "Gated", "message": "x" * 32_000})
     seen = [
-        Admission(workload=names.workload_name("ml-team", f"replica-{n}"), state=state, reason=reason if state == PENDING else "", since=n)
+        Admission(
+            workload=names.workload_name("ml-team", f"replica-{n}"),
+            state=state,
+            reason=reason if state == PENDING else "",
+            since=n,
+        )
         for n in range(WORKLOADS)
     ]
-    snapshot = CapacitySnapshot(cluster="a", source="kueue", adapter_version="1", admission=seen)
+    snapshot = CapacitySnapshot(
+        cluster="a", source="kueue", adapter_version="1", admission=seen
+    )
     assert wire_size(snapshot) <= PAYLOAD_BYTES_MAX
     view = cluster_view(with_plain_admission(a_report(snapshot.wire()["admission"])))
-    assert [(each.workload, each.state, each.since) for each in view.admission] == [(each.workload, state, each.since) for each in seen]
+    assert [(each.workload, each.state, each.since) for each in view.admission] == [
+        (each.workload, state, each.since) for each in seen
+    ]
 
 
-def test_a_reason_that_others_wrote_is_shortened() -> None:
+def test_a_long_reason_of_another_controller_is_shortened() -> None:
     assert condition_text({"reason": "Gated", "message": "soon"}) == "Gated: soon"
     assert len(condition_text({"message": "ä" * 1_000}).encode()) <= REASON_BYTES_MAX
 
 
-def test_what_cannot_be_unpacked_is_named() -> None:
+def test_a_malformed_payload_is_named() -> None:
     for packed in ("not packed", 5, None):
         with pytest.raises(ValueError, match="admission: cannot be unpacked"):
             with_plain_admission(a_report({"$packed": packed}))

@@ -1,4 +1,7 @@
-"""The StorageClasses of a cluster are followed; whoever may not list them is observed all the same."""
+"""The StorageClasses of a cluster.
+
+A user without the right to list them is accepted.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -7,8 +10,17 @@ from contextlib import asynccontextmanager
 import pytest
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, Resource, Selection, whole
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.cluster_api import (
+    ApiResource,
+    Event,
+    GroupVersionKind,
+    Json,
+    Keep,
+    ObjectList,
+    Selection,
+    whole,
+)
+from activities.cluster_objects.ownership import ObjectOwner
 from activities.clusters.watch import cluster_watch
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.watching import health, reflector
@@ -21,28 +33,43 @@ from tests.environment.idle_clusters import IdleCluster
 
 pytestmark = pytest.mark.slow
 
-CLUSTER = Owner("InferenceCluster", "", "eu", "u1")
+CLUSTER = ObjectOwner("InferenceCluster", "", "eu", "u1")
 
 
 class ClusterWithClasses(IdleCluster):
-    """A cluster with StorageClasses, by name, that may be `forbidden` to list."""
+    """A cluster with StorageClasses by name. Listing them may be `forbidden`."""
 
     def __init__(self, *classes: tuple[str, bool], forbidden: bool = False) -> None:
         self.classes, self.forbidden = dict(classes), forbidden
         self.events = asyncio.Queue[Event]()
 
-    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
-        served = Resource(kinds.STORAGE_CLASS, "storageclasses", namespaced=False, verbs=frozenset({"list", "watch"}))
+    async def resources(
+        self, *, refresh: bool = False
+    ) -> Mapping[GroupVersionKind, ApiResource]:
+        served = ApiResource(
+            kinds.STORAGE_CLASS,
+            "storageclasses",
+            namespaced=False,
+            verbs=frozenset({"list", "watch"}),
+        )
         return {**await super().resources(refresh=refresh), kinds.STORAGE_CLASS: served}
 
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
         if selection.kind != kinds.STORAGE_CLASS:
             return await super().list(selection, keep)
         if self.forbidden:
             raise PermissionDenied("may not list StorageClasses")
-        return Listing([keep(_class(name, expandable=expandable)) for name, expandable in self.classes.items()], "1")
+        return ObjectList(
+            [
+                keep(_class(name, expandable=expandable))
+                for name, expandable in self.classes.items()
+            ],
+            "1",
+        )
 
-    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
+    async def watch(
+        self, selection: Selection, resource_version: str
+    ) -> AsyncIterator[Event]:
         while selection.kind == kinds.STORAGE_CLASS:
             yield await self.events.get()
         async for event in super().watch(selection, resource_version):
@@ -50,15 +77,20 @@ class ClusterWithClasses(IdleCluster):
 
 
 def _class(name: str, *, expandable: bool = False) -> Json:
-    return {"metadata": {"name": name, "resourceVersion": "2"}, **({"allowVolumeExpansion": True} if expandable else {})}
+    return {
+        "metadata": {"name": name, "resourceVersion": "2"},
+        **({"allowVolumeExpansion": True} if expandable else {}),
+    }
 
 
 @asynccontextmanager
-async def watched(cluster: ClusterWithClasses) -> AsyncIterator[tuple[ClusterWatch, list[ObservedCluster]]]:
-    """Watch a cluster; gives what its entity is told."""
+async def watched(
+    cluster: ClusterWithClasses,
+) -> AsyncIterator[tuple[ClusterWatch, list[ObservedCluster]]]:
+    """Watch a cluster, and yield the reports to its entity."""
     told: list[ObservedCluster] = []
 
-    async def send(_: Owner, observed: Observed) -> bool:
+    async def send(_: ObjectOwner, observed: Observed) -> bool:
         if observed.cluster:
             told.append(observed.cluster)
         return True
@@ -76,12 +108,14 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def classes(told: list[ObservedCluster]) -> dict[str, bool] | None:
-    """The StorageClasses that were told last."""
+    """Return the last reported StorageClasses."""
     facts = told[-1].facts if told else None
     return facts.storage_classes if facts else None
 
 
-async def test_classes_are_told_as_they_come_change_and_go() -> None:
+async def test_storage_classes_are_reported_when_they_appear_change_and_disappear() -> (
+    None
+):
     cluster = ClusterWithClasses(("rwx", False), ("local", True))
     async with watched(cluster) as (_, told):
         await eventually(lambda: classes(told) == {"rwx": False, "local": True})
@@ -91,19 +125,37 @@ async def test_classes_are_told_as_they_come_change_and_go() -> None:
         await eventually(lambda: classes(told) == {"rwx": True})
 
 
-async def test_who_may_not_list_them_is_observed_all_the_same() -> None:
+async def test_a_user_who_may_not_list_storage_classes_can_still_observe() -> None:
     cluster = ClusterWithClasses(("rwx", False), forbidden=True)
     async with watched(cluster) as (watch, told):
-        await eventually(lambda: told and told[-1].replicas is not None and watch._reflectors[cluster_watch._STORAGE_CLASSES]._failures > 3)
-        assert (classes(told), told[-1].reachable, told[-1].error_type) == (None, True, "")
+        await eventually(
+            lambda: (
+                told
+                and told[-1].replicas is not None
+                and watch._reflectors[cluster_watch._STORAGE_CLASSES]._failures > 3
+            )
+        )
+        assert (classes(told), told[-1].reachable, told[-1].error_type) == (
+            None,
+            True,
+            "",
+        )
         cluster.forbidden = False
         await eventually(lambda: classes(told) == {"rwx": False})
 
 
-async def test_more_than_can_be_told_are_not_known() -> None:
-    cluster = ClusterWithClasses(*((f"class-{number}", False) for number in range(STORAGE_CLASSES_MAX + 1)))
+async def test_too_many_storage_classes_are_unknown() -> None:
+    cluster = ClusterWithClasses(
+        *((f"class-{number}", False) for number in range(STORAGE_CLASSES_MAX + 1))
+    )
     async with watched(cluster) as (watch, told):
-        await eventually(lambda: told and told[-1].replicas is not None and len(watch._storage_classes) > STORAGE_CLASSES_MAX)
+        await eventually(
+            lambda: (
+                told
+                and told[-1].replicas is not None
+                and len(watch._storage_classes) > STORAGE_CLASSES_MAX
+            )
+        )
         assert classes(told) is None
         await cluster.events.put(Event("DELETED", _class("class-0")))
         await eventually(lambda: len(classes(told) or ()) == STORAGE_CLASSES_MAX)

@@ -1,4 +1,7 @@
-"""A cluster begins to serve another version of a kind: objects are watched in one version at a time, and the facts follow."""
+"""A cluster starts to serve another version of a kind.
+
+Objects are watched in one version at a time, and the facts follow.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -8,8 +11,18 @@ from itertools import pairwise
 import pytest
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Event, Json, Keep, Kind, Listing, ObjectId, Resource, Selection, whole
-from activities.cluster_objects.ownership import Owner
+from activities.cluster_objects.cluster_api import (
+    ApiResource,
+    Event,
+    GroupVersionKind,
+    Json,
+    Keep,
+    ObjectId,
+    ObjectList,
+    Selection,
+    whole,
+)
+from activities.cluster_objects.ownership import ObjectOwner
 from activities.clusters.watch import cluster_watch
 from activities.clusters.watch.cluster_watch import ClusterWatch
 from activities.clusters.watch.observation_index import REPLICA as REPLICA_KIND
@@ -23,68 +36,99 @@ from tests.environment.idle_clusters import IdleCluster
 
 pytestmark = pytest.mark.slow
 
-CLUSTER, REPLICA = Owner("InferenceCluster", "", "eu", "u1"), Owner(REPLICA_KIND, "ml", "qwen-eu-0", "u2")
-OLD, NEW = (Kind(f"resource.k8s.io/{version}", "ResourceClaimTemplate") for version in ("v1beta2", "v1"))
+CLUSTER, REPLICA = (
+    ObjectOwner("InferenceCluster", "", "eu", "u1"),
+    ObjectOwner(REPLICA_KIND, "ml", "qwen-eu-0", "u2"),
+)
+OLD, NEW = (
+    GroupVersionKind(f"resource.k8s.io/{version}", "ResourceClaimTemplate")
+    for version in ("v1beta2", "v1")
+)
 DEPLOYMENT = kinds.DEPLOYMENT
 VERBS = frozenset({"list", "watch"})
 # Longer than the pause between two signals to one owner.
 SIGNALLED_SECONDS = 1.5
 
 
-def an_object(kind: Kind, name: str) -> Json:
+def an_object(kind: GroupVersionKind, name: str) -> Json:
     notes = {
         labels.OWNER_KIND: REPLICA.kind,
         labels.OWNER_NAMESPACE: REPLICA.namespace,
         labels.OWNER_NAME: REPLICA.name,
         labels.OWNER_UID: REPLICA.uid,
     }
-    metadata = {"namespace": "ml", "name": name, "labels": {labels.MANAGED_BY: labels.MANAGED_BY_VALUE}, "annotations": notes}
+    metadata = {
+        "namespace": "ml",
+        "name": name,
+        "labels": {labels.MANAGED_BY: labels.MANAGED_BY_VALUE},
+        "annotations": notes,
+    }
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
 class UpgradedCluster(IdleCluster):
-    """A cluster that serves other versions later. It has a Deployment and claim templates of one replica.
+    """A cluster that serves other versions later, with a Deployment and claim
+    templates.
 
-    `served` is what discovery names, `missing` is what is not there all the same, `forbidden` what may not be read. Claim templates are
-    listed while `lists` is set; `asked` are the versions in which that was tried.
+    `served` lists the discovered versions, `missing` the discovered versions that the
+    server does not find, and `forbidden` the versions that cannot be read. Claim
+    templates are listed while `lists` is set. `asked` records the attempted versions.
     """
 
     def __init__(self) -> None:
         self.release, self.served = "v1.33.2", [OLD]
-        self.missing: set[Kind] = set()
-        self.forbidden: set[Kind] = set()
+        self.missing: set[GroupVersionKind] = set()
+        self.forbidden: set[GroupVersionKind] = set()
         self.templates = ["a", "b"]
         self.deployments = ["engine"]
-        self.asked: set[Kind] = set()
+        self.asked: set[GroupVersionKind] = set()
         self.lists = asyncio.Event()
         self.lists.set()
 
     async def version(self) -> str:
         return self.release
 
-    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
-        more = {kind: Resource(kind, "resourceclaimtemplates", namespaced=True, verbs=VERBS) for kind in self.served}
+    async def resources(
+        self, *, refresh: bool = False
+    ) -> Mapping[GroupVersionKind, ApiResource]:
+        more = {
+            kind: ApiResource(
+                kind, "resourceclaimtemplates", namespaced=True, verbs=VERBS
+            )
+            for kind in self.served
+        }
         return {**await super().resources(refresh=refresh), **more}
 
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
         kind = selection.kind
         if kind == DEPLOYMENT:
-            return Listing([keep(an_object(kind, name)) for name in self.deployments], "1")
+            return ObjectList(
+                [keep(an_object(kind, name)) for name in self.deployments], "1"
+            )
         if kind.kind != OLD.kind:
             return await super().list(selection, keep)
         self._check(kind)
         self.asked.add(kind)
         await self.lists.wait()
-        return Listing([keep(an_object(kind, name)) for name in self.templates], "1")
+        return ObjectList([keep(an_object(kind, name)) for name in self.templates], "1")
 
-    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
-        """Follow nothing, but end with what the cluster serves; Deployments are deleted while they are watched."""
+    async def watch(
+        self, selection: Selection, resource_version: str
+    ) -> AsyncIterator[Event]:
+        """End the watch when the served versions change.
+
+        Deployments are deleted meanwhile.
+        """
         kind, there = selection.kind, list(self.deployments)
         while kind in (DEPLOYMENT, OLD, NEW):
             await asyncio.sleep(0.02)
             if kind != DEPLOYMENT:
                 self._check(kind)
-            for name in [each for each in there if kind == DEPLOYMENT and each not in self.deployments]:
+            for name in [
+                each
+                for each in there
+                if kind == DEPLOYMENT and each not in self.deployments
+            ]:
                 there.remove(name)
                 gone = an_object(kind, name)
                 gone["metadata"]["resourceVersion"] = "2"
@@ -92,7 +136,7 @@ class UpgradedCluster(IdleCluster):
         async for event in super().watch(selection, resource_version):
             yield event
 
-    def _check(self, kind: Kind) -> None:
+    def _check(self, kind: GroupVersionKind) -> None:
         if kind not in self.served or kind in self.missing:
             raise StackMissing(f"cluster eu does not serve {kind}")
         if kind in self.forbidden:
@@ -100,13 +144,13 @@ class UpgradedCluster(IdleCluster):
 
 
 class Recorded:
-    """What was sent to the replica and to its cluster."""
+    """The signals to the replica and to its cluster."""
 
     def __init__(self) -> None:
         self.objects: list[list[str]] = []
         self.clusters: list[ObservedCluster] = []
 
-    async def send(self, owner: Owner, observed: Observed) -> bool:
+    async def send(self, owner: ObjectOwner, observed: Observed) -> bool:
         if owner == REPLICA and observed.replica:
             self.objects.append([found.id for found in observed.replica.objects])
         if owner == CLUSTER and observed.cluster:
@@ -114,17 +158,34 @@ class Recorded:
         return True
 
     def facts(self) -> list[tuple[str, str]]:
-        """Give the versions of Kubernetes and of DRA's group that were told, each change once."""
-        told = [(seen.facts.kubernetes_version, seen.facts.dra_version) for seen in self.clusters if seen.facts]
-        return [*told[:1], *(later for earlier, later in pairwise(told) if later != earlier)]
+        """Return the published versions of Kubernetes and of DRA, each change once."""
+        told = [
+            (seen.facts.kubernetes_version, seen.facts.dra_version)
+            for seen in self.clusters
+            if seen.facts
+        ]
+        return [
+            *told[:1],
+            *(later for earlier, later in pairwise(told) if later != earlier),
+        ]
 
 
-def ids(kind: Kind, names: Sequence[str], deployments: Sequence[str] = ("engine",)) -> list[str]:
-    return sorted(str(ObjectId(each, "ml", name)) for each, found in ((DEPLOYMENT, deployments), (kind, names)) for name in found)
+def ids(
+    kind: GroupVersionKind,
+    names: Sequence[str],
+    deployments: Sequence[str] = ("engine",),
+) -> list[str]:
+    return sorted(
+        str(ObjectId(each, "ml", name))
+        for each, found in ((DEPLOYMENT, deployments), (kind, names))
+        for name in found
+    )
 
 
 @asynccontextmanager
-async def watched(cluster: UpgradedCluster) -> AsyncIterator[tuple[ClusterWatch, Recorded]]:
+async def watched(
+    cluster: UpgradedCluster,
+) -> AsyncIterator[tuple[ClusterWatch, Recorded]]:
     """Watch a cluster."""
     recorded = Recorded()
 
@@ -134,23 +195,36 @@ async def watched(cluster: UpgradedCluster) -> AsyncIterator[tuple[ClusterWatch,
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look often for what is served; what has ended is only looked for after a pause in which an owner could be signalled."""
+    """Run discovery often, and check ended watches after a pause that allows a signal."""
     monkeypatch.setattr(cluster_watch, "_DISCOVERY_SECONDS", 0.05)
     monkeypatch.setattr(cluster_watch, "RETRY_SECONDS", 0.5)
     monkeypatch.setattr(health, "PROBE_SECONDS", 0.05)
     monkeypatch.setattr(reflector, "_RETRY_SECONDS", (0.01, 0.02))
 
 
-async def test_an_upgrade_is_followed_in_facts_and_in_what_is_watched() -> None:
+async def test_an_upgrade_changes_facts_and_watched_kinds() -> None:
     cluster = UpgradedCluster()
     async with watched(cluster) as (watch, recorded):
 
-        def kinds_watched() -> set[Kind]:
-            return {selection.kind for selection, task in watch._running.items() if not task.done()} & {OLD, NEW}
+        def kinds_watched() -> set[GroupVersionKind]:
+            return {
+                selection.kind
+                for selection, task in watch._running.items()
+                if not task.done()
+            } & {OLD, NEW}
 
-        await eventually(lambda: kinds_watched() == {OLD} and recorded.facts()[-1:] == [("1.33.2", "v1beta2")])
+        await eventually(
+            lambda: (
+                kinds_watched() == {OLD}
+                and recorded.facts()[-1:] == [("1.33.2", "v1beta2")]
+            )
+        )
         cluster.release, cluster.served = "v1.34.0", [OLD, NEW]
-        await eventually(lambda: kinds_watched() == {NEW} and recorded.facts()[-1] == ("1.34.0", "v1"))
+        await eventually(
+            lambda: (
+                kinds_watched() == {NEW} and recorded.facts()[-1] == ("1.34.0", "v1")
+            )
+        )
         assert recorded.facts() == [("1.33.2", "v1beta2"), ("1.34.0", "v1")]
         assert kinds.dra_version(await cluster.resources()) == "v1"
 
@@ -163,7 +237,11 @@ UPGRADES = {
 
 
 @pytest.mark.parametrize(("before", "after", "best"), UPGRADES.values(), ids=UPGRADES)
-async def test_no_object_is_missing_while_it_is_listed_in_another_version(before: list[Kind], after: list[Kind], best: Kind) -> None:
+async def test_no_object_is_missing_while_it_is_listed_in_another_version(
+    before: list[GroupVersionKind],
+    after: list[GroupVersionKind],
+    best: GroupVersionKind,
+) -> None:
     cluster = UpgradedCluster()
     cluster.served = before
     async with watched(cluster) as (watch, recorded):
@@ -173,16 +251,24 @@ async def test_no_object_is_missing_while_it_is_listed_in_another_version(before
         cluster.served = after
         await eventually(lambda: best in cluster.asked)
         await asyncio.sleep(SIGNALLED_SECONDS)
-        # What is applied in the new version, as soon as that is told, is seen in it.
+        # An object that is applied in the new version after its publication is
+        # observed.
         assert len(recorded.facts()) == 1
         cluster.lists.set()
-        await eventually(lambda: recorded.objects[-1] == ids(best, ["a", "b"]) and len(recorded.facts()) == 2)
+        await eventually(
+            lambda: (
+                recorded.objects[-1] == ids(best, ["a", "b"])
+                and len(recorded.facts()) == 2
+            )
+        )
         assert {len(objects) for objects in recorded.objects} == {3}
-        # Of each object one record, whose api version is longer or shorter now.
+        # One record per object, whose API version is longer or shorter now.
         assert abs(watch._budget.used - kept) < reflector.weight("")
 
 
-async def test_what_was_deleted_while_no_version_was_watched_is_missing_once_the_other_version_is_listed() -> None:
+async def test_objects_deleted_while_unwatched_are_missing_once_the_new_version_is_listed() -> (
+    None
+):
     cluster = UpgradedCluster()
     async with watched(cluster) as (_, recorded):
         await eventually(lambda: recorded.objects == [ids(OLD, ["a", "b"])])
@@ -191,7 +277,7 @@ async def test_what_was_deleted_while_no_version_was_watched_is_missing_once_the
         assert recorded.objects == [ids(OLD, ["a", "b"]), ids(NEW, ["b"])]
 
 
-async def test_objects_of_a_kind_that_is_served_in_no_version_any_more_are_missing() -> None:
+async def test_objects_of_a_kind_that_is_no_longer_served_are_missing() -> None:
     cluster = UpgradedCluster()
     async with watched(cluster) as (_, recorded):
         await eventually(lambda: recorded.objects == [ids(OLD, ["a", "b"])])
@@ -199,8 +285,12 @@ async def test_objects_of_a_kind_that_is_served_in_no_version_any_more_are_missi
         await eventually(lambda: recorded.objects[-1] == ids(OLD, []))
 
 
-async def test_objects_of_a_kind_that_discovery_names_and_the_server_does_not_find_are_not_missing() -> None:
-    """As while one of several API servers is upgraded: any of them may answer."""
+async def test_objects_of_a_discovered_kind_that_the_server_does_not_find_are_not_missing() -> (
+    None
+):
+    """This happens while one of several API servers is upgraded: any of them may
+    respond.
+    """
     cluster = UpgradedCluster()
     async with watched(cluster) as (_, recorded):
         await eventually(lambda: recorded.objects == [ids(OLD, ["a", "b"])])
@@ -211,17 +301,26 @@ async def test_objects_of_a_kind_that_discovery_names_and_the_server_does_not_fi
         assert recorded.objects == [ids(OLD, ["a", "b"]), ids(OLD, ["b"])]
 
 
-async def test_another_version_that_may_not_be_listed_is_a_problem_of_the_cluster_and_blocks_no_owner() -> None:
+async def test_an_unlistable_version_is_reported_for_the_cluster_and_blocks_no_owner() -> (
+    None
+):
     cluster = UpgradedCluster()
     async with watched(cluster) as (_, recorded):
         await eventually(lambda: recorded.objects == [ids(OLD, ["a", "b"])])
         cluster.forbidden, cluster.served = {NEW}, [OLD, NEW]
-        await eventually(lambda: recorded.clusters[-1].error_type == "PermissionDenied" and recorded.facts()[-1] == ("1.33.2", "v1"))
+        await eventually(
+            lambda: (
+                recorded.clusters[-1].error_type == "PermissionDenied"
+                and recorded.facts()[-1] == ("1.33.2", "v1")
+            )
+        )
         cluster.deployments = []
         await eventually(lambda: recorded.objects[-1] == ids(OLD, ["a", "b"], []))
 
 
-async def test_the_facts_are_told_where_the_server_does_not_find_the_version_that_discovery_names() -> None:
+async def test_facts_are_published_if_the_server_does_not_find_a_discovered_version() -> (
+    None
+):
     cluster = UpgradedCluster()
     async with watched(cluster) as (_, recorded):
         await eventually(lambda: recorded.objects)

@@ -1,4 +1,4 @@
-"""How tests run a hydration program: as a Job would, in a process of its own, with the environment of the Job."""
+"""Run hydration programs like a Job: in a process with the Job's environment."""
 
 import contextlib
 import os
@@ -14,13 +14,29 @@ from tests.environment.local_hub import LocalHub
 from tests.environment.waiting import pauses
 
 COMMAND = [sys.executable, "-c", HUGGINGFACE]
-# A program in it is the first process, as in a container; what it started ends with it.
-AS_FIRST_PROCESS = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+# A program in a PID namespace is the first process, as in a container, and its children
+# end with it.
+AS_FIRST_PROCESS = [
+    "unshare",
+    "--user",
+    "--map-root-user",
+    "--pid",
+    "--fork",
+    "--kill-child",
+]
 MARKER = ".modelplane-hydrated"
 
 
-def job_environment(hub: LocalHub, volume: Path, repo: str, *, revision: str = "", key: str = "key-1", token: str = "") -> dict[str, str]:
-    """The environment that a Job for a repository of this hub has."""
+def job_environment(
+    hub: LocalHub,
+    volume: Path,
+    repo: str,
+    *,
+    revision: str = "",
+    key: str = "key-1",
+    token: str = "",
+) -> dict[str, str]:
+    """Return the environment of a Job for a repository of this hub."""
     return {
         "PATH": os.environ["PATH"],
         "HF_ENDPOINT": hub.address,
@@ -37,7 +53,7 @@ def job_environment(hub: LocalHub, volume: Path, repo: str, *, revision: str = "
 
 
 def wait_until(holds: Callable[[], bool], what: str) -> None:
-    """Look often, as it passes."""
+    """Poll often, because the condition is true only briefly."""
     for _ in pauses(60):
         if holds():
             return
@@ -46,7 +62,10 @@ def wait_until(holds: Callable[[], bool], what: str) -> None:
 
 
 class SmallVolume(NamedTuple):
-    """A mounted file system: `path` is where a program finds it that is started with `around` before it, `seen_at` where others do."""
+    """A mounted file system.
+
+    A program that is started with `around` finds it at `path`, others at `seen_at`.
+    """
 
     path: Path
     seen_at: Path
@@ -55,15 +74,30 @@ class SmallVolume(NamedTuple):
 
 @contextlib.contextmanager
 def small_volume(path: Path, mib: int) -> Iterator[SmallVolume]:
-    """Mount a file system of this size, which is gone with the process that mounted it, whatever becomes of the test."""
+    """Mount a file system of this size.
+
+    It disappears with the process that mounted it, even if the test fails.
+    """
     path.mkdir()
-    mounting = f'mount -t tmpfs -o size={mib}m none "$0" && echo mounted && exec sleep 600'
+    mounting = (
+        f'mount -t tmpfs -o size={mib}m none "$0" && echo mounted && exec sleep 600'
+    )
     namespaces = ["unshare", "--user", "--map-root-user", "--mount"]
-    with subprocess.Popen([*namespaces, "sh", "-c", mounting, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        [*namespaces, "sh", "-c", mounting, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as holder:
         try:
             assert holder.stdout
             assert holder.stdout.readline() == "mounted\n"
-            around = ["nsenter", f"--target={holder.pid}", "--user", "--mount", "--preserve-credentials"]
+            around = [
+                "nsenter",
+                f"--target={holder.pid}",
+                "--user",
+                "--mount",
+                "--preserve-credentials",
+            ]
             yield SmallVolume(path, Path(f"/proc/{holder.pid}/root{path}"), around)
         finally:
             holder.kill()

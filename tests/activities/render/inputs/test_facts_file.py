@@ -1,4 +1,4 @@
-"""Facts from a file, for rendering without a cluster (spec/rulings.md, gap G9)."""
+"""Facts from a file, for rendering without a cluster."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from activities.render.inputs.facts_file import InvalidFactsFile, read_facts
 from tests.activities.render.builders import pod, render
 
 
-def test_what_is_left_out_is_a_provisioned_cluster_with_the_whole_stack() -> None:
+def test_missing_facts_describe_a_provisioned_cluster_with_the_whole_stack() -> None:
     found = read_facts({"clusters": {"eu-1": None, "us-1": {}}}, "facts.yaml")
     assert {name: facts.over(name) for name, facts in found.items()} == {
         "eu-1": ClusterInput.assumed("eu-1"),
@@ -31,7 +31,9 @@ def test_every_field_is_read() -> None:
         "cacheClaims": {"ml-team/qwen": "claim"},
         "drivers": {"mi300x": "gpu.amd.com"},
     }
-    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"].over("eu-1") == ClusterInput.assumed(
+    assert read_facts({"clusters": {"eu-1": given}}, "facts.yaml")["eu-1"].over(
+        "eu-1"
+    ) == ClusterInput.assumed(
         name="eu-1",
         kubernetes_version="1.33",
         dra_version="v1beta1",
@@ -46,16 +48,24 @@ def test_every_field_is_read() -> None:
     )
 
 
-def test_what_is_given_stands_above_what_is_declared_and_the_rest_stays() -> None:
-    facts = read_facts({"clusters": {"eu-1": {"routing": "pool"}}}, "facts.yaml")["eu-1"]
+def test_given_facts_override_declared_facts() -> None:
+    facts = read_facts({"clusters": {"eu-1": {"routing": "pool"}}}, "facts.yaml")[
+        "eu-1"
+    ]
     declared = {"routing": "service", "storage_class_name": "rwx"}
-    assert facts.over("eu-1", declared) == ClusterInput.assumed("eu-1", routing="pool", storage_class_name="rwx")
+    assert facts.over("eu-1", declared) == ClusterInput.assumed(
+        "eu-1", routing="pool", storage_class_name="rwx"
+    )
 
 
 @pytest.mark.parametrize("key", ["ml-team/qwen", "qwen"])
 def test_a_claim_is_found_by_either_name(key: str) -> None:
-    facts = read_facts({"clusters": {"eu-1": {"cacheClaims": {key: "claim"}}}}, "facts.yaml")["eu-1"].over("eu-1")
-    assert pod(render(cache="qwen", cluster=facts))["spec"]["volumes"][-1]["persistentVolumeClaim"] == {"claimName": "claim"}
+    facts = read_facts(
+        {"clusters": {"eu-1": {"cacheClaims": {key: "claim"}}}}, "facts.yaml"
+    )["eu-1"].over("eu-1")
+    assert pod(render(cache="qwen", cluster=facts))["spec"]["volumes"][-1][
+        "persistentVolumeClaim"
+    ] == {"claimName": "claim"}
 
 
 @pytest.mark.parametrize(
@@ -63,10 +73,15 @@ def test_a_claim_is_found_by_either_name(key: str) -> None:
     [
         ({"cluster": {}}, ("cluster is unknown: did you mean clusters?",)),
         (
-            {"clusters": {"a": {"draversion": "v1", "routing": 7, "apis": "x"}, "b": {"routing": "mesh", "cacheClaims": {"c": 1}}}},
+            {
+                "clusters": {
+                    "a": {"draversion": "v1", "routing": 7, "apis": "x"},
+                    "b": {"routing": "mesh", "cacheClaims": {"c": 1}},
+                }
+            },
             (
                 "clusters.a: draversion is unknown: did you mean draVersion?",
-                "clusters.a: routing must be a text, is 7",
+                "clusters.a: routing must be a string, is 7",
                 "clusters.a: apis must be a list, is 'x'",
                 "clusters.b: cacheClaims.c must be the name of a volume claim, is 1",
                 "clusters.b: routing is 'mesh', must be one of 'pool', 'service'",
@@ -75,17 +90,22 @@ def test_a_claim_is_found_by_either_name(key: str) -> None:
         (
             {"clusters": {1: {"routing": 7}, None: {}, "": {}, "b": {"routing": 7}}},
             (
-                "clusters: 1 must be the name of a cluster, as text: write a number in quotes",
-                "clusters: None must be the name of a cluster, as text: write a number in quotes",
-                "clusters: '' must be the name of a cluster, as text: write a number in quotes",
-                "clusters.b: routing must be a text, is 7",
+                "clusters: 1 must be the name of a cluster, as a string: write a number in quotes",
+                (
+                    "clusters: None must be the name of a cluster, as a string: "
+                    "write a number in quotes"
+                ),
+                "clusters: '' must be the name of a cluster, as a string: write a number in quotes",
+                "clusters.b: routing must be a string, is 7",
             ),
         ),
         ([], ("must be an object, is []",)),
     ],
     ids=["a typo at the top", "everything at once", "names that are none", "no object"],
 )
-def test_all_problems_of_the_file_are_reported_at_once(document: Any, problems: tuple[str, ...]) -> None:
+def test_all_problems_of_the_file_are_reported_at_once(
+    document: Any, problems: tuple[str, ...]
+) -> None:
     with pytest.raises(InvalidFactsFile) as caught:
         read_facts(document, "facts.yaml")
     assert caught.value.problems == problems

@@ -1,4 +1,4 @@
-"""Weights of backends: the table of the spec, and what holds for all of them."""
+"""Weights of backends: a table of examples, and laws for all inputs."""
 
 from fractions import Fraction
 from math import gcd
@@ -6,14 +6,32 @@ from math import gcd
 import pytest
 from hypothesis import given, strategies
 
-from activities.render.services.weights import WEIGHT_MAX, Entry, backend_weights, routed_endpoints
+from activities.render.services.weights import (
+    WEIGHT_MAX,
+    WeightedEntry,
+    backend_weights,
+    routed_endpoints,
+)
 from api_types.limits import ROUTE_BACKENDS_MAX
 from tests.random_cases import random_cases
 
 ENTRIES = strategies.lists(
-    strategies.builds(Entry, weight=strategies.integers(1, 1_000_000), endpoints=strategies.integers(0, 40)), min_size=1, max_size=20
+    strategies.builds(
+        WeightedEntry,
+        weight=strategies.integers(1, 1_000_000),
+        endpoints=strategies.integers(0, 40),
+    ),
+    min_size=1,
+    max_size=20,
 )
-SMALL = strategies.lists(strategies.builds(Entry, weight=strategies.integers(1, 100), endpoints=strategies.integers(0, 16)), max_size=5)
+SMALL = strategies.lists(
+    strategies.builds(
+        WeightedEntry,
+        weight=strategies.integers(1, 100),
+        endpoints=strategies.integers(0, 16),
+    ),
+    max_size=5,
+)
 
 TABLE = [
     ([(80, 3), (20, 1)], [[27, 27, 26], [20]]),
@@ -32,14 +50,20 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("entries", "expected"), TABLE, ids=[f"stk-79 {entries}" for entries, _ in TABLE])
-def test_the_table_of_the_spec(entries: list[tuple[int, int]], expected: list[list[int]]) -> None:
-    assert backend_weights([Entry(*entry) for entry in entries]) == expected
+@pytest.mark.parametrize(
+    ("entries", "expected"), TABLE, ids=[f"{entries}" for entries, _ in TABLE]
+)
+def test_the_table_of_examples(
+    entries: list[tuple[int, int]], expected: list[list[int]]
+) -> None:
+    assert backend_weights([WeightedEntry(*entry) for entry in entries]) == expected
 
 
 @random_cases(300)
 @given(entries=SMALL)
-def test_shares_are_those_of_the_entries_and_endpoints_of_one_are_as_equal_as_can_be(entries: list[Entry]) -> None:
+def test_entries_keep_their_shares_and_endpoints_of_one_entry_are_nearly_equal(
+    entries: list[WeightedEntry],
+) -> None:
     weights = backend_weights(entries)
     total = sum(map(sum, weights))
     live = sum(entry.weight for entry in entries if entry.endpoints)
@@ -55,11 +79,27 @@ def test_shares_are_those_of_the_entries_and_endpoints_of_one_are_as_equal_as_ca
 
 @random_cases(300)
 @given(entries=ENTRIES)
-def test_no_more_are_routed_than_a_rule_has_room_for_and_no_room_is_left(entries: list[Entry]) -> None:
+def test_a_rule_routes_at_most_its_maximum_of_endpoints(
+    entries: list[WeightedEntry],
+) -> None:
     routed = routed_endpoints(entries)
-    assert sum(routed) == min(ROUTE_BACKENDS_MAX, sum(entry.endpoints for entry in entries))
-    assert all(0 <= count <= entry.endpoints for count, entry in zip(routed, entries, strict=True))
-    live = [count for count, entry in zip(routed, entries, strict=True) if entry.endpoints]
+    assert sum(routed) == min(
+        ROUTE_BACKENDS_MAX, sum(entry.endpoints for entry in entries)
+    )
+    assert all(
+        0 <= count <= entry.endpoints
+        for count, entry in zip(routed, entries, strict=True)
+    )
+    live = [
+        count for count, entry in zip(routed, entries, strict=True) if entry.endpoints
+    ]
     assert all(live[:ROUTE_BACKENDS_MAX]), "each of the first entries has one"
-    chosen = [Entry(entry.weight, count) for entry, count in zip(entries, routed, strict=True)]
-    assert all(0 < weight <= WEIGHT_MAX for of_entry in backend_weights(chosen) for weight in of_entry)
+    chosen = [
+        WeightedEntry(entry.weight, count)
+        for entry, count in zip(entries, routed, strict=True)
+    ]
+    assert all(
+        0 < weight <= WEIGHT_MAX
+        for of_entry in backend_weights(chosen)
+        for weight in of_entry
+    )
