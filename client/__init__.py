@@ -1,5 +1,6 @@
 """The command line.
 
-Each command is one module of `commands`; `main.py` lists them. Everything here calls Temporal and the secret store, never a cluster. Not
-here: what an object is, and whether a manifest is valid (`api_types`, `scheduler`).
+Each command is one module of `commands`; `main.py` lists them. Only the entry point and tests
+import this package. Not here: the connection to Temporal or the front (`fleet_client`), and
+whether a manifest is valid (`api_types`, `scheduler`).
 """

@@ -1,6 +1,7 @@
-"""The program `modelplane`: the list of its commands, and the one place where a failure becomes an exit code.
+"""The program `modelplane`: the table of its commands, and the exit code of a failure.
 
-A command is imported when it is run: `--help` needs none of them, and most need only a part of what all of them need together.
+A command's module is imported only when the command runs, so that `--help` and most
+commands start fast.
 """
 
 import os
@@ -14,20 +15,22 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from client.errors import CommandFailed, ExitCode, Refused, report
+from client.failures import ExitCode, exit_code_of, report
 from client.output.terminal import escaping
-from client.temporal.shutdown import exit_process
+from fleet_client.errors import CommandFailed, Refused
+from fleet_client.temporal.shutdown import exit_process
 
 _INTERRUPTED = 130
 _PACKAGE = "modelplane-temporal"
-_WORKERS = "Temporal keeps the builds of workers"
-_LOCAL = "it is for a fleet on this machine, with a Temporal of its own"
+_WORKERS = "only Temporal knows the builds of workers"
+_LOCAL = "it manages the fleet on this machine, which has its own Temporal"
 
 
 class Command(NamedTuple):
-    """One command: the module below `client.commands` and its function or group there, and the line of `--help`.
+    """One command: its module below `client.commands`, its function, its help line.
 
-    `needs_temporal`: why it has no use where commands go through the front; empty for those that do, or that say so themselves.
+    `needs_temporal` is the reason why the command cannot run through the front. It is
+    empty for a command that can do so, or that checks this itself.
     """
 
     module: str
@@ -37,52 +40,150 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "apply": Command("change.apply", "apply", "Create or change objects from manifests."),
+    "apply": Command(
+        "change.apply", "apply", "Create or change objects from manifests."
+    ),
     "get": Command("inspect.get", "get", "List objects, or show some of them."),
     "describe": Command("inspect.describe", "describe", "Show objects in detail."),
-    "explain": Command("inspect.explain", "explain", "Show why each replica is where it is."),
-    "decisions": Command("inspect.decisions", "decisions", "List what the scheduler decided about a deployment, and why."),
-    "replay-decision": Command("inspect.replay_decision", "replay_decision", "Decide again from the inputs of a past decision."),
-    "plan": Command("preview.plan", "plan", "Show what would be placed where, without changing anything."),
-    "render": Command("preview.render", "render", "Print the Kubernetes objects that would be applied."),
-    "policy": Command("change.policy", "policy", "Show or replace the fleet's placement policy."),
-    "scale": Command("change.scale", "scale", "Set the number of replicas of a ModelDeployment."),
-    "rollout": Command("change.rollout", "rollout", "Show and control the rollout of a changed template."),
-    "service": Command("change.service", "service", "Change where a ModelService sends requests."),
+    "explain": Command(
+        "inspect.explain", "explain", "Show why each replica is where it is."
+    ),
+    "decisions": Command(
+        "inspect.decisions",
+        "decisions",
+        "List what the scheduler decided about a deployment, and why.",
+    ),
+    "replay-decision": Command(
+        "inspect.replay_decision",
+        "replay_decision",
+        "Repeat a past decision from its recorded inputs.",
+    ),
+    "diff": Command(
+        "preview.diff", "diff", "Show what applying manifests would change."
+    ),
+    "plan": Command(
+        "preview.plan",
+        "plan",
+        "Show where replicas would be placed, without changing anything.",
+    ),
+    "render": Command(
+        "preview.render",
+        "render",
+        "Print the Kubernetes objects that would be applied.",
+    ),
+    "policy": Command(
+        "change.policy", "policy", "Show or replace the fleet's placement policy."
+    ),
+    "scale": Command(
+        "change.scale", "scale", "Set the number of replicas of a ModelDeployment."
+    ),
+    "rollout": Command(
+        "change.rollout",
+        "rollout",
+        "Show and control the rollout of a changed template.",
+    ),
+    "service": Command(
+        "change.service", "service", "Change where a ModelService sends requests."
+    ),
     "chat": Command("ask.chat", "chat", "Ask the model of a ModelService."),
     "curl": Command("ask.curl", "curl", "Send a request to a ModelService."),
-    "drain": Command("change.drain", "drain", "Move every replica off a cluster, if it finds another place."),
-    "cordon": Command("change.drain", "cordon", "Place nothing more on a cluster; what runs there stays."),
-    "uncordon": Command("change.drain", "uncordon", "Allow replicas on a drained or cordoned cluster again."),
-    "undelete": Command("change.undelete", "undelete", "Take back a deletion that waits for users of the object."),
+    "drain": Command(
+        "change.drain",
+        "drain",
+        "Move every replica off a cluster, if all find another place.",
+    ),
+    "cordon": Command(
+        "change.drain",
+        "cordon",
+        "Place nothing more on a cluster; its replicas stay.",
+    ),
+    "uncordon": Command(
+        "change.drain",
+        "uncordon",
+        "Allow replicas on a drained or cordoned cluster again.",
+    ),
+    "undelete": Command(
+        "change.undelete",
+        "undelete",
+        "Cancel a deletion that waits for users of the object.",
+    ),
     "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
-    "force-finalizer": Command("change.finalizer", "force_finalizer", "Remove a finalizer that holds the removal of a stack."),
-    "workers": Command("change.workers", "workers", "Show the builds of workers, and promote one of them.", _WORKERS),
+    "force-finalizer": Command(
+        "change.finalizer",
+        "force_finalizer",
+        "Remove a finalizer that holds the removal of a stack.",
+    ),
+    "workers": Command(
+        "change.workers",
+        "workers",
+        "Show the builds of workers, and promote one of them.",
+        _WORKERS,
+    ),
+    "label": Command("change.metadata", "label", "Set and remove labels."),
+    "annotate": Command("change.metadata", "annotate", "Set and remove annotations."),
+    "patch": Command(
+        "change.patch", "patch", "Change fields of objects with a merge patch."
+    ),
     "delete": Command("change.delete", "delete", "Delete objects in order."),
-    "events": Command("inspect.events", "show_events", "Show the events of objects, the latest last."),
-    "validate": Command("preview.validate", "validate", "Check manifests and report every error at once."),
-    "schema": Command("inspect.schema", "schema", "Print the JSON Schema of a kind, or list the kinds."),
-    "up": Command("local.up", "up", "Start Temporal, simulated GPU clusters, a worker and a front on this machine.", _LOCAL),
+    "wait": Command(
+        "inspect.wait",
+        "wait",
+        "Wait until objects have a condition or a value, exist, or are gone.",
+    ),
+    "events": Command(
+        "inspect.events", "show_events", "Show the events of objects, the latest last."
+    ),
+    "validate": Command(
+        "preview.validate",
+        "validate",
+        "Check manifests and report every error at once.",
+    ),
+    "schema": Command(
+        "inspect.schema",
+        "schema",
+        "Print the JSON Schema of a kind, or list the kinds.",
+    ),
+    "api-resources": Command(
+        "inspect.schema",
+        "api_resources",
+        "List the kinds, with their short names and scopes.",
+    ),
+    "up": Command(
+        "local.up",
+        "up",
+        "Start Temporal, simulated GPU clusters, a worker and a front on this machine.",
+        _LOCAL,
+    ),
     "down": Command("local.down", "down", "Stop the fleet on this machine.", _LOCAL),
-    "clouds": Command("local.clouds", "clouds", "Show what is at the fake clouds of the fleet on this machine.", _LOCAL),
-    "logs": Command("inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL),
-    "ui": Command("inspect.ui", "ui", "Print the address in the Temporal UI and open it."),
+    "clouds": Command(
+        "local.clouds",
+        "clouds",
+        "Show the objects at the fake clouds of the fleet on this machine.",
+        _LOCAL,
+    ),
+    "logs": Command(
+        "inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL
+    ),
+    "ui": Command(
+        "inspect.ui", "ui", "Print the address in the Temporal UI and open it."
+    ),
 }
 
 
 class LazyCommands(TyperGroup):
-    """The commands of the table, each imported when it is needed."""
+    """The commands of the table. Each is imported on first use."""
 
     def list_commands(self, _ctx: Any) -> list[str]:
-        """Give the names in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, _ctx: Any, cmd_name: str) -> Any:
-        """Import a command; None if there is none of that name."""
+        """Import a command. Return None if no command has that name."""
         if cmd_name not in COMMANDS:
             return None
         command = COMMANDS[cmd_name]
-        member = getattr(import_module(f"client.commands.{command.module}"), command.attribute)
+        member = getattr(
+            import_module(f"client.commands.{command.module}"), command.attribute
+        )
         if isinstance(member, typer.Typer):
             return typer.main.get_command(member)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -92,7 +193,9 @@ class LazyCommands(TyperGroup):
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands in the help text without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.summary) for name, command in COMMANDS.items()])
+            formatter.write_dl(
+                [(name, command.summary) for name, command in COMMANDS.items()]
+            )
 
 
 app = typer.Typer(
@@ -103,9 +206,12 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     help=(
-        "The control plane for fleets of GPU inference clusters. Settings come from MODELPLANE_* variables and the file named by "
-        "MODELPLANE_CONFIG; without one, from the fleet that `modelplane up` started on this machine, while it is up. "
-        "Exit codes: 0 done, 1 failed, 2 bad usage or refused input, 3 not found, 4 conflict or being deleted, 5 wait timed out, "
+        "The control plane for fleets of GPU inference clusters. Settings come "
+        "from MODELPLANE_* variables and the file named by "
+        "MODELPLANE_CONFIG; without one, from the fleet that `modelplane up` "
+        "started on this machine, while it is up. "
+        "Exit codes: 0 done, 1 failed, 2 bad usage or refused input, 3 not "
+        "found, 4 conflict or being deleted, 5 wait timed out, "
         "6 control plane unreachable."
     ),
 )
@@ -120,8 +226,11 @@ def _print_version(wanted: bool) -> None:
 def _refuse_token(given: str | None) -> None:
     if given is not None:
         raise Refused(
-            "a token is not taken from the arguments: every user of this machine sees them",
-            next_step="write it into a file and name that with --token-file, or set MODELPLANE_TOKEN; and replace the token that was shown",
+            "--token is not accepted: other users of this machine can read it",
+            next_step=(
+                "write a new token into a file for --token-file, or set "
+                "MODELPLANE_TOKEN; revoke this one"
+            ),
         )
 
 
@@ -133,29 +242,72 @@ def _from_front(title: str, option: str) -> Any:
 def common(
     *,
     context: typer.Context,
-    config: Annotated[Path | None, typer.Option("--config", help="Settings file; also MODELPLANE_CONFIG.", show_default=False)] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            help="Settings file; also MODELPLANE_CONFIG.",
+            show_default=False,
+        ),
+    ] = None,
     server: Annotated[
-        str | None, _from_front("Address of a front that commands go through instead of Temporal; also MODELPLANE_SERVER.", "--server")
+        str | None,
+        _from_front(
+            "Address of a front that commands go through instead of Temporal; "
+            "also MODELPLANE_SERVER.",
+            "--server",
+        ),
     ] = None,
     token_file: Annotated[
-        Path | None, _from_front("File with the token for the front; also MODELPLANE_TOKEN_FILE. MODELPLANE_TOKEN has it.", "--token-file")
+        Path | None,
+        _from_front(
+            "File with the token for the front; also MODELPLANE_TOKEN_FILE, or "
+            "the token in MODELPLANE_TOKEN.",
+            "--token-file",
+        ),
     ] = None,
     ca_file: Annotated[
-        Path | None, _from_front("Authorities that the front's certificate is checked with; also MODELPLANE_CA_FILE.", "--ca-file")
+        Path | None,
+        _from_front(
+            "CA certificates that verify the front's certificate; also MODELPLANE_CA_FILE.",
+            "--ca-file",
+        ),
     ] = None,
     client_cert: Annotated[
-        Path | None, _from_front("Your certificate for the front, in place of a token; also MODELPLANE_CLIENT_CERT.", "--client-cert")
+        Path | None,
+        _from_front(
+            "Your certificate for the front, in place of a token; also MODELPLANE_CLIENT_CERT.",
+            "--client-cert",
+        ),
     ] = None,
-    client_key: Annotated[Path | None, _from_front("The key of that certificate; also MODELPLANE_CLIENT_KEY.", "--client-key")] = None,
-    token: Annotated[str | None, typer.Option("--token", hidden=True, callback=_refuse_token)] = None,
-    show_version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")] = False,
+    client_key: Annotated[
+        Path | None,
+        _from_front(
+            "The key of that certificate; also MODELPLANE_CLIENT_KEY.", "--client-key"
+        ),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option("--token", hidden=True, callback=_refuse_token)
+    ] = None,
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            callback=_print_version,
+            is_eager=True,
+            help="Print the version.",
+        ),
+    ] = False,
 ) -> None:
-    """Take the options that stand before any command."""
+    """Apply the options that precede the command."""
     del show_version, token
-    of_front = any(given is not None for given in (server, token_file, ca_file, client_cert, client_key))
+    of_front = any(
+        given is not None
+        for given in (server, token_file, ca_file, client_cert, client_key)
+    )
     if of_front or config is not None:
-        from api_types import environment  # noqa: PLC0415 - the models of the settings would slow down --help
-        from client.configuration import front_named  # noqa: PLC0415 - as above
+        from api_types import environment  # noqa: PLC0415 - pydantic is slow to import
+        from fleet_client.configuration import front_named  # noqa: PLC0415 - as above
 
         named = {
             environment.CONFIG_VARIABLE: config,
@@ -165,27 +317,37 @@ def common(
             environment.CLIENT_CERT_VARIABLE: client_cert,
             environment.CLIENT_KEY_VARIABLE: client_key,
         }
-        os.environ.update({variable: str(value) for variable, value in named.items() if value is not None})
+        for variable, value in named.items():
+            if value is not None:
+                os.environ[variable] = str(value)
         if of_front and not front_named():
             raise Refused(
-                "--token-file, --ca-file, --client-cert and --client-key are for a front, and none is named",
-                next_step=f"name it with --server or {environment.SERVER_VARIABLE}; without one, leave them out: commands go to Temporal",
+                "--token-file, --ca-file, --client-cert and --client-key apply "
+                "to a front, and no front is named",
+                next_step=(
+                    f"name the front with --server or {environment.SERVER_VARIABLE}, "
+                    "or remove these options to use Temporal"
+                ),
             )
     command = COMMANDS.get(context.invoked_subcommand or "")
     if command and command.needs_temporal:
-        from client.configuration import require_temporal  # noqa: PLC0415 - as above
+        from fleet_client.configuration import require_temporal  # noqa: PLC0415 - as above
 
         require_temporal(command.needs_temporal)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and give its exit code; a failure that is not a bug is reported on standard error."""
+    """Run one command and return its exit code.
+
+    Report its failure on standard error.
+    """
     try:
         with escaping():
             code = _run(arguments)
             sys.stdout.flush()
     except BrokenPipeError:
-        # `modelplane get … | head`: the reader closed the pipe. What is still in the buffer must not be written at exit either.
+        # The reader closed the pipe, as in `modelplane get … | head`. Discard the rest
+        # of the buffer, which Python would write at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.DONE
     return code
@@ -198,14 +360,13 @@ def _run(arguments: Sequence[str] | None) -> int:
         return ended.code if isinstance(ended.code, int) else ExitCode.DONE
     except CommandFailed as failure:
         print(report(failure), file=sys.stderr)
-        return failure.code
+        return exit_code_of(failure)
     except KeyboardInterrupt:
         return _INTERRUPTED
     return ExitCode.DONE
 
 
 def main() -> None:
-    """Run the command of this process."""
     exit_process(run())
 
 

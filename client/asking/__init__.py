@@ -1,1 +1,1 @@
-"""Requests to a ModelService through the control gateway, and who responded."""
+"""Requests to a ModelService through the control gateway, and who served them."""

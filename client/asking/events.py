@@ -3,14 +3,17 @@
 import json
 from collections.abc import AsyncIterator
 
-from client.errors import CommandFailed
+from fleet_client.errors import CommandFailed
 
 LINE_BYTES_MAX = 1 << 20
-"""Of one event: a token takes some hundred bytes."""
+"""The longest event. One token takes some hundred bytes."""
 
 
 async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """Split chunks of any size into lines, whatever their ends. Raises `CommandFailed` for one that is too long."""
+    """Split chunks of any size into lines.
+
+    Raise `CommandFailed` for a line that is too long.
+    """
     rest = b""
     async for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -18,32 +21,52 @@ async def lines_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
             yield line.removesuffix(b"\r").decode(errors="replace")
         if len(rest) > LINE_BYTES_MAX:
             raise CommandFailed(
-                f"the model sent a line of more than {LINE_BYTES_MAX >> 20} MiB", next_step="ask again with --no-stream, or look at its log"
+                f"the model sent a line of more than {LINE_BYTES_MAX >> 20} MiB",
+                next_step="run the command again with --no-stream, or read the model's log",
             )
     if rest:
         yield rest.decode(errors="replace")
 
 
 async def tokens_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[str]:
-    """Give the texts of a streamed completion. Raises `CommandFailed` for an error in the middle, and for one that is cut off."""
+    """Yield the texts of a streamed completion.
+
+    Raise `CommandFailed` if the stream contains an error or ends early.
+    """
     async for line in lines_of(chunks):
         field, _, value = line.partition(":")
         if field != "data":
-            # Comments keep the connection alive, and other fields are not used.
+            # Ignore comments, which keep the connection alive, and all other fields.
             continue
         data = value.strip()
         if data == "[DONE]":
             return
         yield _text_of(data)
-    raise CommandFailed("the answer was cut off", next_step="ask again; if it happens again look at the model's log")
+    raise CommandFailed(
+        "the answer was cut off",
+        next_step="run the command again; if this repeats, read the model's log",
+    )
 
 
 def _text_of(data: str) -> str:
     try:
         event = json.loads(data)
         if "error" in event:
-            message = event["error"].get("message") if isinstance(event["error"], dict) else event["error"]
-            raise CommandFailed(f"the model failed: {message}", next_step="ask again, or look at the model's log")
-        return "".join(str((choice.get("delta") or {}).get("content") or "") for choice in event.get("choices") or ())
+            message = (
+                event["error"].get("message")
+                if isinstance(event["error"], dict)
+                else event["error"]
+            )
+            raise CommandFailed(
+                f"the model failed: {message}",
+                next_step="run the command again, or read the model's log",
+            )
+        return "".join(
+            str((choice.get("delta") or {}).get("content") or "")
+            for choice in event.get("choices") or ()
+        )
     except (ValueError, AttributeError, TypeError) as error:
-        raise CommandFailed(f"the model sent what is no part of a completion: {data[:200]}", next_step="look at the model's log") from error
+        raise CommandFailed(
+            f"the model sent an event that is not part of a chat completion: {data[:200]}",
+            next_step="read the model's log",
+        ) from error

@@ -1,4 +1,4 @@
-"""Where a ModelService is reached from here, and which replicas and endpoints it has."""
+"""The address of a ModelService as seen from this machine, and its endpoints."""
 
 import os
 from collections.abc import Mapping
@@ -10,23 +10,31 @@ import httpx
 
 from api_types import labels
 from api_types.environment import CONFIG_VARIABLE
-from client.configuration import front_named, home_folder, load_settings, local_settings_file
-from client.errors import CommandFailed
-from client.fleet.connection import fleet_objects
-from client.refs.targets import Target
-from client.refs.tree import Tree, at_path, condition
+from fleet_client.configuration import (
+    front_named,
+    home_folder,
+    load_settings,
+    local_settings_file,
+)
+from fleet_client.connection import fleet_objects
+from fleet_client.errors import CommandFailed
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree, at_path, condition
 
 
 @dataclass(frozen=True)
 class ServiceAddress:
-    """The address of a service, without a trailing slash, and the cluster of each of its endpoints; empty for those of providers."""
+    """The address of a service without a trailing slash, and its endpoints' clusters.
+
+    An endpoint outside the fleet has no cluster.
+    """
 
     target: Target
     url: str
     clusters: Mapping[str, str] = field(default_factory=dict)
 
     def responder(self, response: httpx.Response) -> str:
-        """Say which replica on which cluster responded."""
+        """Return the replica and the cluster that sent a response."""
         name = response.headers.get(labels.RESPONDER_HEADER, "")
         if not name:
             return "the gateway, which named no endpoint"
@@ -35,25 +43,36 @@ class ServiceAddress:
 
 
 async def find_service(target: Target, gateway: str | None) -> ServiceAddress:
-    """Find a service and its address. Raises `NotFound`, `CommandFailed` while it has no address, `Unreachable`.
+    """Return a service and its address.
 
-    `gateway` is used in place of the gateway's own address, as is that of the fleet which runs on this machine.
+    `gateway` replaces the gateway's own address; so does the gateway of the fleet on
+    this machine. Raise `NotFound`, `Unreachable`, and `CommandFailed` while the service
+    has no address.
     """
     async with fleet_objects(load_settings()) as plane:
         tree = await plane.describe(target)
-    base = gateway or _local_gateway() or _origin(str(at_path(tree, ".status.address") or ""))
+    base = (
+        gateway
+        or _local_gateway()
+        or _origin(str(at_path(tree, ".status.address") or ""))
+    )
     if not base:
         ready = condition(tree, "Ready")
         raise CommandFailed(
             f"{target.title} has no address: {ready.get('message') or 'it is not Ready yet'}",
             next_step=f"`modelplane describe {target.command}` shows what it waits for",
         )
-    return ServiceAddress(target, f"{base.rstrip('/')}/{target.namespace}/{target.name}", _clusters(tree))
+    return ServiceAddress(
+        target, f"{base.rstrip('/')}/{target.namespace}/{target.name}", _clusters(tree)
+    )
 
 
 def _clusters(tree: Tree) -> dict[str, str]:
     endpoints = at_path(tree, ".status.endpoints") or []
-    return {str(each.get("name") or ""): str(each.get("cluster") or "") for each in endpoints}
+    return {
+        str(each.get("name") or ""): str(each.get("cluster") or "")
+        for each in endpoints
+    }
 
 
 def _origin(address: str) -> str:
@@ -65,7 +84,10 @@ def _origin(address: str) -> str:
 
 
 def way_from_here(target: Target, tree: Tree) -> str:
-    """Say in one line how this machine reaches a service of its own fleet; empty for another fleet, or without an address."""
+    """Return one line about how this machine reaches a service of the local fleet.
+
+    Return an empty string for any other fleet, and for a service without an address.
+    """
     address = str(at_path(tree, ".status.address") or "")
     local = _local_gateway() if address else ""
     if not local:
@@ -73,16 +95,24 @@ def way_from_here(target: Target, tree: Tree) -> str:
     name, _, scope = target.command.removeprefix(f"{target.kind.short}/").partition(" ")
     options = f" {scope}" if scope else ""
     return (
-        f"{address} is in the network of the local fleet; from this machine use `modelplane chat {name}{options}` or "
-        f"`modelplane curl {name} /v1/models{options}`, or {local}/{target.namespace}/{target.name}/v1"
+        f"{address} is in the network of the local fleet; from this machine use "
+        f"`modelplane chat {name}{options}` or `modelplane curl {name} "
+        f"/v1/models{options}`, or {local}/{target.namespace}/{target.name}/v1"
     )
 
 
 def _local_gateway() -> str:
-    """Give the address of the gateway of the fleet on this machine; empty if commands are about another one."""
+    """Return the address of the local fleet's gateway.
+
+    Return an empty string if commands use another fleet.
+    """
     file, named = local_settings_file(), os.environ.get(CONFIG_VARIABLE)
-    if front_named() or not file.is_file() or (named and Path(named).expanduser().absolute() != file):
+    if (
+        front_named()
+        or not file.is_file()
+        or (named and Path(named).expanduser().absolute() != file)
+    ):
         return ""
-    from client.local.gateway import local_gateway_url  # noqa: PLC0415 - the testbed would slow the start of every other command
+    from client.local.gateway import local_gateway_url  # noqa: PLC0415 - slow to import
 
     return local_gateway_url(home_folder()) or ""

@@ -1,4 +1,6 @@
-"""The commands, one module each: parse options, call the packages beside this one, print.
+"""The commands, one module each.
 
-Not here: logic that two commands share (`follow`, `output`, `planning`, `manifests`, `temporal`, `refs`). No command imports another.
+A module parses options, calls the other packages and prints. Not here: code that two
+commands share (`follow`, `output`, `planning`, `manifests`). No command imports
+another.
 """

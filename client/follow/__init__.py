@@ -1,5 +1,6 @@
-"""Sending a change and following it: apply manifests, edit an object, wait until a request is applied, wait until Ready, drained or gone.
+"""Sending a change and following it until it is applied, Ready, drained or gone.
 
-Not here: options and summaries of single commands (`commands`), how tables and progress look (`output`). May import `output`, `manifests`,
-`temporal` and `refs`, never `commands` or `planning`.
+Not here: options and summaries of single commands (`commands`), tables and progress
+lines (`output`). May import `output`, `manifests` and `fleet_client`, never `commands`
+or `planning`.
 """

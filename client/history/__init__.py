@@ -1,4 +1,4 @@
-"""What the scheduler decided in the past, read from the histories of its runs and decided again on this machine.
+"""Past decisions of the scheduler, read from histories and repeated on this machine.
 
-Not here: what it would decide (`planning`), and how that is printed (`commands`).
+Not here: future decisions (`planning`), and printing (`commands`).
 """

@@ -1,7 +1,8 @@
 """The runs of the scheduler that Temporal still has, and their replay.
 
-A scheduler continues as new after some thousand events, and Temporal keeps a run that has ended for the retention of its namespace. So how
-far back decisions can be read is set there, and a run is never long.
+A scheduler continues as new after some thousand events, so a run is never long.
+Temporal keeps a closed run for the retention of its namespace, which limits how far
+back decisions can be read.
 """
 
 from datetime import datetime
@@ -13,13 +14,13 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.worker import Replayer
 
 from api_types.payloads.unreadable import UnreadablePayload
-from client.errors import CommandFailed, NotFound
-from client.refs.targets import SCHEDULER
-from client.temporal.control_plane import ControlPlane
+from fleet_client.errors import CommandFailed, NotFound
+from fleet_client.refs.targets import SCHEDULER
+from fleet_client.temporal.control_plane import ControlPlane
 from workflows import registry
 from workflows.fleet_scheduler.recorded_decisions import DecisionReader
 
-# Of more runs than that Temporal is not asked: even a fleet with a run an hour takes a month to make them.
+# Even a fleet with one run per hour needs a month for this many runs.
 _LISTED_MAX = 1_000
 
 
@@ -31,7 +32,7 @@ class SchedulerRun(NamedTuple):
 
 
 async def scheduler_runs(plane: ControlPlane) -> list[SchedulerRun]:
-    """List the runs of the scheduler, the newest first. Raises `Unreachable`."""
+    """Return the runs of the scheduler, the newest first. Raise `Unreachable`."""
     runs: list[SchedulerRun] = []
     async for row in plane.rows(f'WorkflowId = "{SCHEDULER.workflow_id}"'):
         runs.append(SchedulerRun(row.run_id, row.start_time))
@@ -41,20 +42,27 @@ async def scheduler_runs(plane: ControlPlane) -> list[SchedulerRun]:
 
 
 async def read_run(plane: ControlPlane, run_id: str, reader: DecisionReader) -> None:
-    """Replay a run for a reader. Raises `NotFound` when Temporal does not have it, `CommandFailed` when it cannot be replayed."""
+    """Replay a run for a reader.
+
+    Raise `NotFound` if Temporal no longer has the run, `CommandFailed` if it cannot be
+    replayed.
+    """
     try:
         history = await plane.history(SCHEDULER, run_id)
     except NotFound as error:
         raise NotFound(
-            f"Temporal does not have run {run_id} of the scheduler: it is of another fleet, or ended longer ago than runs are kept",
-            details=["the retention of the Temporal namespace says how long that is"],
+            f"Temporal does not have run {run_id} of the scheduler: it belongs "
+            "to another fleet, or its retention has ended",
+            details=["the Temporal namespace sets the retention"],
             next_step="`modelplane decisions md/NAME` lists the decisions that can be replayed",
         ) from error
     await replay(plane, history, reader)
 
 
-async def replay(plane: ControlPlane, history: WorkflowHistory, reader: DecisionReader) -> None:
-    """Replay a history for a reader. Raises `CommandFailed`."""
+async def replay(
+    plane: ControlPlane, history: WorkflowHistory, reader: DecisionReader
+) -> None:
+    """Replay a history for a reader. Raise `CommandFailed`."""
     history = until_last_result(history)
     if not history.events:
         return
@@ -65,7 +73,8 @@ async def replay(plane: ControlPlane, history: WorkflowHistory, reader: Decision
         namespace=plane.client.namespace,
         data_converter=plane.client.data_converter,
         interceptors=[reader],
-        # It looks for no deadlocks then: a decision is made where the workflow would wait for it.
+        # This disables deadlock detection: a decision runs where the workflow would
+        # wait for it.
         debug_mode=True,
     )
     replayed = await replayer.replay_workflow(history, raise_on_replay_failure=False)
@@ -73,46 +82,68 @@ async def replay(plane: ControlPlane, history: WorkflowHistory, reader: Decision
         raise CommandFailed(
             f"run {history.run_id} of the scheduler cannot be replayed by this program",
             details=[str(replayed.replay_failure)],
-            next_step="use the version of modelplane that the workers had when they made it",
+            next_step="use the modelplane version of the workers that made it",
         )
 
 
 def until_last_result(history: WorkflowHistory) -> WorkflowHistory:
-    """Leave out what follows the last task that has the result of a local activity, as a decision is; nothing is left if there is none.
+    """Cut a history after the last task that has the result of a local activity.
 
-    A run that goes on may be in the midst of a task, or before one. The SDK would begin that, and wait for ever for the results of its
-    local activities.
+    Decisions are such results. Nothing remains if there is none. Without the cut, the
+    history of a running workflow may end in the middle of a task. The SDK would start
+    that task and wait indefinitely for its local activities.
     """
-    results = [event.marker_recorded_event_attributes for event in history.events if event.HasField("marker_recorded_event_attributes")]
+    results = [
+        event.marker_recorded_event_attributes
+        for event in history.events
+        if event.HasField("marker_recorded_event_attributes")
+    ]
     last = results[-1].workflow_task_completed_event_id if results else 0
-    commands = [at for at, event in enumerate(history.events, 1) if last and _task_of(event) == last]
-    return WorkflowHistory(history.workflow_id, history.events[: commands[-1] if commands else 0])
+    commands = [
+        at
+        for at, event in enumerate(history.events, 1)
+        if last and _task_of(event) == last
+    ]
+    return WorkflowHistory(
+        history.workflow_id, history.events[: commands[-1] if commands else 0]
+    )
 
 
 def _task_of(event: HistoryEvent) -> int:
-    """Give the event of the task whose command made an event; 0 for events that no task made."""
+    """Return the id of the event's workflow task, or 0 for an event without one."""
     attributes = getattr(event, event.WhichOneof("attributes") or "", None)
     return getattr(attributes, "workflow_task_completed_event_id", 0)
 
 
 async def _check_keys(plane: ControlPlane, history: WorkflowHistory) -> None:
-    """Check that what the scheduler recorded itself can be decrypted; what others sent it could not read either. Raises `CommandFailed`.
+    """Check that the scheduler's own records can be decrypted.
 
-    The SDK asks again and again for a key that is missing, as a worker should.
+    Raise `CommandFailed`. Messages of others are not checked, because the scheduler
+    could not read them either. The SDK retries forever if a key is missing, as a worker
+    should.
     """
-    results = [event.marker_recorded_event_attributes.details.get("result") for event in history.events]
-    payloads = [payload for result in results if result is not None for payload in result.payloads]
-    context = WorkflowSerializationContext(namespace=plane.client.namespace, workflow_id=SCHEDULER.workflow_id)
+    payloads = []
+    for event in history.events:
+        result = event.marker_recorded_event_attributes.details.get("result")
+        if result is not None:
+            payloads += result.payloads
+    context = WorkflowSerializationContext(
+        namespace=plane.client.namespace, workflow_id=SCHEDULER.workflow_id
+    )
     converter = plane.client.data_converter.with_context(context)
-    # A run may have been made with several keys, and each says which one it was.
-    distinct = {tuple(sorted((key, payload.metadata[key]) for key in payload.metadata)): payload for payload in payloads}
+    # Several keys may have encrypted a run. The metadata of a payload names its key.
+    distinct = {
+        tuple(sorted((key, payload.metadata[key]) for key in payload.metadata)): payload
+        for payload in payloads
+    }
     try:
         for payload in distinct.values():
             await converter.decode([payload])
     except (UnreadablePayload, KeyError) as error:
-        # Without any key the encoding is unknown to the converter, which raises a KeyError.
+        # Without any key the converter does not know the encoding, and raises KeyError.
         raise CommandFailed(
-            f"run {history.run_id} of the scheduler is encrypted with a key that this program does not have",
+            f"run {history.run_id} of the scheduler is encrypted with a key that "
+            "this program does not have",
             details=[str(error.args[0])],
             next_step="add the keys of the workers to `encryption.keys` in the settings",
         ) from error

@@ -1,1 +1,4 @@
-"""The testbed and the worker process of this machine. The only package of the client that imports `testbed`."""
+"""The fleet of `modelplane up`: a testbed, a worker and a front on this machine.
+
+No other package of the client imports `testbed`.
+"""

@@ -1,7 +1,8 @@
-"""The front of the fleet on this machine: its process, its address, and a kubeconfig that leads to it.
+"""The front of the fleet on this machine: its process, its address, its kubeconfig.
 
-It listens on a loopback address and asks nobody who they are, as the Temporal of this fleet does; so it is for trying things out, and
-whoever starts it is told so. Another front, with users and rights, may run beside it.
+It listens on a loopback address and authenticates nobody, like the Temporal server of
+this fleet. It is meant for evaluation only, which `modelplane up` prints. Another
+front, with users and rights, may run at the same time.
 """
 
 import sys
@@ -20,25 +21,25 @@ _NAME = "modelplane"
 
 
 def front_kubeconfig(home: Path) -> Path:
-    """Name the kubeconfig of the front that `modelplane up` starts in `home`."""
+    """Return the kubeconfig of the front that `modelplane up` starts in `home`."""
     return home / "front.kubeconfig"
 
 
 def front_port(home: Path) -> int:
-    """Give the port of that front, whether or not it runs; 0 if none was started in `home` yet."""
+    """Return the port of that front, running or not; 0 before its first start."""
     known = read_json(_port_file(home))
     return int(known["port"]) if known else 0
 
 
 def front_url(port: int) -> str:
-    """Give its address."""
     return f"http://{_HOST}:{port}"
 
 
 def keep_port(home: Path, port: int) -> None:
-    """Keep the port for the next start, and write the kubeconfig that leads to it, unless there is one.
+    """Store the port for the next start, and write a kubeconfig if necessary.
 
-    Users and kubectl change that file, and write it as YAML: what they put there stays, and nothing is read from it.
+    A kubeconfig for the same port is kept, because users and kubectl may have changed
+    it. Nothing is read from it.
     """
     if port == front_port(home) and front_kubeconfig(home).exists():
         return
@@ -48,26 +49,49 @@ def keep_port(home: Path, port: int) -> None:
         "kind": "Config",
         "clusters": [{"name": _NAME, "cluster": {"server": front_url(port)}}],
         "users": [{"name": _NAME, "user": {}}],
-        "contexts": [{"name": _NAME, "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"}}],
+        "contexts": [
+            {
+                "name": _NAME,
+                "context": {"cluster": _NAME, "user": _NAME, "namespace": "default"},
+            }
+        ],
         "current-context": _NAME,
     }
     write_json(front_kubeconfig(home), kubeconfig)
     write_json(_port_file(home), {"port": port})
 
 
-def start_front(testbed: Testbed, settings: Settings, home: Path, config: Path, port: int) -> None:
-    """Keep the port, and have the front run under the supervisor of the testbed. Raises `StartFailed`.
+def start_front(
+    testbed: Testbed, settings: Settings, home: Path, config: Path, port: int
+) -> None:
+    """Store the port, and start the front under the testbed's supervisor.
 
-    `config` is the settings file of the fleet. Variables for a front are left out: they are meant for one that the user starts, and with
-    an access file, for instance, this one would ask for tokens that its kubeconfig does not have.
+    `config` is the settings file of the fleet. Environment variables of a front are
+    removed, because they are meant for a front that the user starts. With an access
+    file, for example, this front would require tokens that its kubeconfig does not
+    have. Raise `StartFailed`.
     """
     keep_port(home, port)
-    unset = [_VARIABLE, *(f"{_VARIABLE}{DELIMITER}{name.upper()}" for name in FrontSettings.model_fields)]
-    own = {"LISTEN": f"{_HOST}:{port}", "AUDIT_FILE": str(home / "logs" / "front-audit.log")}
+    unset = [
+        _VARIABLE,
+        *(
+            f"{_VARIABLE}{DELIMITER}{name.upper()}"
+            for name in FrontSettings.model_fields
+        ),
+    ]
+    own = {
+        "LISTEN": f"{_HOST}:{port}",
+        "AUDIT_FILE": str(home / "logs" / "front-audit.log"),
+    }
     command = ["env", *(word for variable in unset for word in ("-u", variable))]
     command += [f"{_VARIABLE}{DELIMITER}{name}={value}" for name, value in own.items()]
-    environment = {CONFIG_VARIABLE: str(config), "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address}
-    testbed.start_process(FRONT, [*command, sys.executable, "-m", "front.main"], environment)
+    environment = {
+        CONFIG_VARIABLE: str(config),
+        "MODELPLANE_TEMPORAL__ADDRESS": settings.temporal.address,
+    }
+    testbed.start_process(
+        FRONT, [*command, sys.executable, "-m", "front.main"], environment
+    )
 
 
 def _port_file(home: Path) -> Path:

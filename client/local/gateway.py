@@ -1,4 +1,4 @@
-"""Where this machine reaches the gateway that all models of its fleet share."""
+"""The address of the gateway that all models of the local fleet share."""
 
 from pathlib import Path
 
@@ -7,9 +7,12 @@ from testbed.testbed import Testbed
 
 
 def local_gateway_url(home: Path) -> str | None:
-    """Give the address of the control cluster's gateway; None unless a fleet with a control cluster and a data plane runs in `home`.
+    """Return the address of the control cluster's gateway.
 
-    A model's requests go to `<address>/<namespace>/<service>/v1/...`.
+    Return None unless a fleet with a control cluster and a data plane runs in `home`. A
+    model's requests go to `<address>/<namespace>/<service>/v1/...`.
     """
     running = Testbed(home, FleetFile.load()).running()
-    return (running.control.gateway_url or None) if running and running.control else None
+    return (
+        (running.control.gateway_url or None) if running and running.control else None
+    )

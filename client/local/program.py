@@ -1,4 +1,4 @@
-"""How this program is called at the shell from which it was started."""
+"""The command by which the user's shell starts this program."""
 
 import shlex
 import shutil
@@ -9,10 +9,13 @@ _NAME = "modelplane"
 
 
 def program_as_typed() -> str:
-    """Give the words that start this program again: its name if PATH has it, else the path that was typed, or that of its module."""
+    """Return the words that start this program again.
+
+    They are its name if PATH has it, else the typed path, or the module.
+    """
     started = Path(sys.argv[0])
     if started.name != _NAME:
-        return f"{shlex.quote(sys.executable)} -m client.main"  # as a module, by `python -m`
+        return f"{shlex.quote(sys.executable)} -m client.main"  # started by `python -m`
     on_path = shutil.which(_NAME)
     if on_path and Path(on_path).resolve() == started.resolve():
         return _NAME

@@ -1,13 +1,22 @@
-"""From `-f` to admitted objects: files, folders and standard input. All errors of all documents are reported at once."""
+"""Reads and admits the manifests that `-f` names: files, folders and standard input.
+
+All errors of all documents are reported together.
+"""
 
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from api_types.validation.manifests import Admitted, Document, InvalidManifest, admit_all, parse
-from client.errors import Refused
-from client.manifests.checks import CHECKS
-from client.refs.targets import DEFAULT_NAMESPACE
+from api_types.validation.manifests import (
+    Admitted,
+    Document,
+    InvalidManifest,
+    admit_all,
+    parse,
+)
+from fleet_client.checks import CHECKS
+from fleet_client.errors import Refused
+from fleet_client.refs.targets import DEFAULT_NAMESPACE
 
 _SUFFIXES = {".yaml", ".yml", ".json"}
 STANDARD_INPUT = "-"
@@ -15,13 +24,22 @@ _ENCODING = "manifests are YAML or JSON in UTF-8"
 
 
 def read_documents(names: Sequence[str] | None) -> list[Document]:
-    """Parse every document of the named files and folders. Raises `Refused` for a file that is missing, unreadable, empty or not YAML."""
+    """Parse every document of the named files and folders.
+
+    Raise `Refused` for a file that is missing, unreadable, empty or not YAML.
+    """
     if not names:
-        raise Refused("nothing to read", next_step="name manifests with -f FILE, -f FOLDER or -f -")
+        raise Refused(
+            "nothing to read",
+            next_step="name manifests with -f FILE, -f FOLDER or -f -",
+        )
     documents: list[Document] = []
     lines: list[str] = []
     count = 0
-    for source, text in [pair for name in names for pair in _texts(name)]:
+    texts: list[tuple[str, str]] = []
+    for name in names:
+        texts += _texts(name)
+    for source, text in texts:
         try:
             documents += parse(text, source)
         except InvalidManifest as refusal:
@@ -30,27 +48,33 @@ def read_documents(names: Sequence[str] | None) -> list[Document]:
     if lines:
         raise _refused(count, lines)
     if not documents:
-        raise Refused(f"no manifest in {', '.join(map(title_of, names))}", next_step="a manifest has apiVersion, kind, metadata and spec")
+        raise Refused(
+            f"no manifest in {', '.join(map(title_of, names))}",
+            next_step="a manifest has apiVersion, kind, metadata and spec",
+        )
     return documents
 
 
-def admit_documents(documents: Sequence[Document], namespace: str | None) -> list[Admitted]:
-    """Check documents in full. Raises `Refused` with all errors of all of them."""
+def admit_documents(
+    documents: Sequence[Document], namespace: str | None
+) -> list[Admitted]:
+    """Check documents in full. Raise `Refused` with the errors of all documents."""
     try:
         return admit_all(documents, CHECKS, namespace or DEFAULT_NAMESPACE)
     except InvalidManifest as refusal:
-        raise _refused(len(refusal.problems), refusal.lines(), _fleet_files(documents)) from refusal
+        raise _refused(
+            len(refusal.problems), refusal.lines(), _fleet_files(documents)
+        ) from refusal
 
 
 def print_warnings(admitted: Sequence[Admitted]) -> None:
-    """Print the warnings of admission on standard error."""
     for one in admitted:
         for warning in one.warnings:
             print(f"warning: {warning}", file=sys.stderr)
 
 
 def title_of(name: str) -> str:
-    """Name a file in a message."""
+    """Return the name of a file for messages."""
     return "standard input" if name == STANDARD_INPUT else name
 
 
@@ -58,7 +82,9 @@ def _standard_input() -> str:
     try:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
-        raise Refused("standard input is not UTF-8 text", next_step=_ENCODING) from error
+        raise Refused(
+            "standard input is not UTF-8 text", next_step=_ENCODING
+        ) from error
 
 
 def _texts(name: str) -> list[tuple[str, str]]:
@@ -66,13 +92,21 @@ def _texts(name: str) -> list[tuple[str, str]]:
         return [(title_of(name), _standard_input())]
     if name.startswith(("http://", "https://")):
         raise Refused(
-            f"{name} is an address, and only files and folders are read", next_step=f"download it: `curl -fsSL {name} | modelplane … -f -`"
+            f"{name} is an address, and only files and folders are read",
+            next_step=f"download it: `curl -fsSL {name} | modelplane … -f -`",
         )
     path = Path(name).expanduser()
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+        files = sorted(
+            file
+            for file in path.rglob("*")
+            if file.suffix in _SUFFIXES and file.is_file()
+        )
         if not files:
-            raise Refused(f"{name}: the folder has no .yaml, .yml or .json file", next_step="name a folder with manifests")
+            raise Refused(
+                f"{name}: the folder has no .yaml, .yml or .json file",
+                next_step="name a folder with manifests",
+            )
         return [(str(file), _text(file)) for file in files]
     return [(name, _text(path))]
 
@@ -83,22 +117,39 @@ def _text(file: Path) -> str:
     except UnicodeDecodeError as error:
         raise Refused(f"{file} is not UTF-8 text", next_step=_ENCODING) from error
     except OSError as error:
-        raise Refused(f"cannot read {file}: {error.strerror}", next_step="check the path") from error
+        raise Refused(
+            f"cannot read {file}: {error.strerror}", next_step="check the path"
+        ) from error
     except ValueError as error:
-        raise Refused(f"cannot read {file}: no file can have this name", next_step="check the path") from error
+        raise Refused(
+            f"cannot read {file}: no file can have this name",
+            next_step="check the path",
+        ) from error
 
 
 def _fleet_files(documents: Sequence[Document]) -> list[str]:
-    """Give the files that describe a simulated fleet: `apiVersion` and `kind` are missing, `classes` and `clusters` are there."""
-    found = [one.source for one in documents if {"classes", "clusters"} <= one.keys() and not {"apiVersion", "kind"} & one.keys()]
+    """Return the files that describe a simulated fleet instead of manifests.
+
+    They have `classes` and `clusters`, and neither `apiVersion` nor `kind`.
+    """
+    found = [
+        one.source
+        for one in documents
+        if {"classes", "clusters"} <= one.keys()
+        and not {"apiVersion", "kind"} & one.keys()
+    ]
     return list(dict.fromkeys(found))
 
 
-def _refused(number: int, lines: Sequence[str], fleet_files: Sequence[str] = ()) -> Refused:
+def _refused(
+    number: int, lines: Sequence[str], fleet_files: Sequence[str] = ()
+) -> Refused:
     count = f"{number} error{'s' if number > 1 else ''}"
-    fix = "fix these fields and run the command again"
+    next_step = "fix these fields and run the command again"
+    if fleet_files:
+        next_step += (
+            f"; fleet files are not manifests: `modelplane up --fleet {fleet_files[0]}`"
+        )
     return Refused(
-        f"{count} in the input; nothing was sent",
-        details=lines,
-        next_step=f"{fix}; fleet files are not manifests: `modelplane up --fleet {fleet_files[0]}`" if fleet_files else fix,
+        f"{count} in the input; nothing was sent", details=lines, next_step=next_step
     )

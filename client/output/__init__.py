@@ -1,4 +1,5 @@
-"""What commands print: tables, machine-readable formats, progress, plans as text.
+"""The output of commands: tables, machine-readable formats, progress, plans as text.
 
-Not here: error messages (`errors`) and what to print (`commands`). May import `planning`, `temporal` and `refs`.
+Not here: error messages (`failures`), and the choice of what a command prints
+(`commands`). May import `planning` and `fleet_client`.
 """

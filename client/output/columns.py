@@ -1,15 +1,21 @@
-"""The tables of `get`: the printer columns of each kind, READY and AGE, and what `-o wide` adds."""
+"""The tables of `get`: the columns of each kind, READY and AGE, and those of `-o wide`."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from api_types.resources.kinds import READY, Column, KindInfo
-from client.output.tables import age
-from client.refs.tree import Tree, at_path, condition, labels, text_at
-from client.temporal.control_plane import ListedObject
+from api_types.resources.kinds import READY, KindInfo, PrinterColumn, columns_of
+from api_types.text.age import age
+from fleet_client.refs.tree import (
+    Tree,
+    at_path,
+    condition,
+    conditions,
+    labels,
+    text_at,
+)
+from fleet_client.temporal.control_plane import ListedObject
 
-# Suffix of a value that is only the last known one, because no worker answered.
+# The suffix of a last known value, which is shown if no worker answered.
 MARK = "?"
 
 _DISABLED = "SchedulingDisabled"
@@ -17,26 +23,27 @@ _DELETING = "Deleting"
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What a table of `get` shows beyond the columns of its kind."""
+class TableLayout:
+    """The parts of a `get` table besides the columns of its kind."""
 
     namespaces: bool = False
     wide: bool = False
     labels: bool = False
+    titles: bool = True
     kinds: bool = False
-    """Whether names show their kind, because several kinds are listed."""
+    """Show the kind with each name, because several kinds are listed."""
 
 
-def header(kind: KindInfo, layout: Layout) -> list[str]:
-    """Give the titles of the columns."""
+def header(kind: KindInfo, layout: TableLayout) -> list[str]:
     titles = ["NAMESPACE"] if layout.namespaces and kind.namespaced else []
     titles += ["NAME", *(column.title for column in columns_of(kind)), "AGE"]
     titles += ["PHASE", "REASON", "MESSAGE"] if layout.wide else []
     return titles + (["LABELS"] if layout.labels else [])
 
 
-def row(kind: KindInfo, seen: ListedObject, layout: Layout, now: datetime) -> list[str]:
-    """Give the cells of one object."""
+def row(
+    kind: KindInfo, seen: ListedObject, layout: TableLayout, now: datetime
+) -> list[str]:
     tree = seen.tree
     cells = [seen.target.namespace] if layout.namespaces and kind.namespaced else []
     cells.append(seen.target.label if layout.kinds else seen.target.name)
@@ -45,19 +52,13 @@ def row(kind: KindInfo, seen: ListedObject, layout: Layout, now: datetime) -> li
     if layout.wide:
         cells += [str(at_path(tree, ".status.phase") or ""), *_why(tree)]
     if layout.labels:
-        cells.append(",".join(f"{key}={value}" for key, value in sorted(labels(tree).items())))
+        cells.append(
+            ",".join(f"{key}={value}" for key, value in sorted(labels(tree).items()))
+        )
     return cells
 
 
-def columns_of(kind: KindInfo) -> Sequence[Column]:
-    """Give the columns between name and age."""
-    own = [column for column in kind.columns if column.title != READY.title]
-    ready_of_kind = [column for column in kind.columns if column.title == READY.title]
-    # A cache's own READY column says `2/3`; its condition would be a second column of the same name.
-    return [*own, *(ready_of_kind or [READY])]
-
-
-def _cell(tree: Tree, column: Column, answered: bool) -> str:
+def _cell(tree: Tree, column: PrinterColumn, answered: bool) -> str:
     value = text_at(tree, column.paths)
     if column.title == READY.title:
         value = ",".join(filter(None, (value, *_marks(tree))))
@@ -65,7 +66,10 @@ def _cell(tree: Tree, column: Column, answered: bool) -> str:
 
 
 def _marks(tree: Tree) -> list[str]:
-    """Say after the readiness that an object takes nothing new, as kubectl does for nodes, or is being deleted."""
+    """Return marks that follow the readiness.
+
+    They say that scheduling is disabled, or that the object is being deleted.
+    """
     marks = [_DISABLED] if condition(tree, _DISABLED).get("status") == "True" else []
     if at_path(tree, ".metadata.deletionTimestamp"):
         reason = str(condition(tree, _DELETING).get("reason") or "")
@@ -76,8 +80,15 @@ def _marks(tree: Tree) -> list[str]:
 def _why(tree: Tree) -> tuple[str, str]:
     ready, deleting = condition(tree, "Ready"), condition(tree, _DELETING)
     if deleting.get("message"):
-        return str(deleting.get("reason") or ""), " ".join(str(deleting["message"]).split())
+        message = " ".join(str(deleting["message"]).split())
+        return str(deleting.get("reason") or ""), message
+    reason = str(ready.get("reason") or "")
     if ready.get("status") == "True":
-        return str(ready.get("reason") or ""), str(condition(tree, _DISABLED).get("message") or "")
-    blocking = next((row for row in at_path(tree, ".status.conditions") or [] if row.get("status") != "True" and row.get("message")), ready)
-    return str(ready.get("reason") or ""), " ".join(str(blocking.get("message") or "").split())
+        return reason, str(condition(tree, _DISABLED).get("message") or "")
+    blocking = [
+        row
+        for row in conditions(tree)
+        if row.get("status") != "True" and row.get("message")
+    ]
+    shown = blocking[0] if blocking else ready
+    return reason, " ".join(str(shown.get("message") or "").split())

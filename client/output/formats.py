@@ -1,4 +1,7 @@
-"""The machine-readable outputs `-o yaml`, `-o json`, `-o name`. Scripts depend on them, so they never depend on the terminal."""
+"""The machine-readable outputs `-o yaml`, `-o json` and `-o name`.
+
+Scripts depend on them, so they do not depend on the terminal.
+"""
 
 import io
 import json
@@ -9,13 +12,13 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from api_types.text.printable import escaped
-from client.refs.tree import Tree, clean
+from fleet_client.refs.tree import Tree, clean
 
 _YAML_WIDTH = 140
 
 
 class Format(StrEnum):
-    """What `-o` takes; `wide` adds columns to the table."""
+    """The values of `-o`. `wide` adds columns to the table."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -25,7 +28,7 @@ class Format(StrEnum):
 
 
 class ReportFormat(StrEnum):
-    """What `-o` takes where a report is printed, which has no names of its own."""
+    """The values of `-o` for a report, which has no names."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -34,16 +37,16 @@ class ReportFormat(StrEnum):
 
 
 class TreeFormat(StrEnum):
-    """What `-o` takes where there is only a tree to print."""
+    """The values of `-o` for a tree."""
 
     YAML = "yaml"
     JSON = "json"
 
 
 def as_yaml(value: Any) -> str:
-    """Give YAML that people can read: block style, in the order of the tree."""
+    """Return YAML in block style, in the order of the tree."""
     text = _yaml(value, allow_unicode=True)
-    # YAML writes some characters as they are that no terminal should get.
+    # YAML keeps some characters that no terminal should get.
     return text if text == escaped(text, "\n") else _yaml(value, allow_unicode=False)
 
 
@@ -58,16 +61,33 @@ def _yaml(value: Any, *, allow_unicode: bool) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Give JSON with sorted keys, so that two outputs can be compared."""
+    """Return JSON with sorted keys, so that two outputs can be compared."""
     text = json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
-    # JSON itself escapes less than a terminal needs.
-    return text if text == escaped(text, "\n") else json.dumps(value, indent=2, sort_keys=True)
+    # JSON escapes fewer characters than a terminal needs.
+    if text == escaped(text, "\n"):
+        return text
+    return json.dumps(value, indent=2, sort_keys=True)
 
 
 def render(trees: Sequence[Tree], style: Format | TreeFormat, *, single: bool) -> str:
-    """Give objects in a machine-readable form: a single named object as it is, several as a `v1 List` as kubectl writes it."""
+    """Return objects in a machine-readable form."""
     shown = [clean(tree) for tree in trees]
     if style == Format.NAME:
-        return "\n".join(f"{tree['kind'].lower()}/{tree['metadata']['name']}" for tree in shown)
-    value: Any = shown[0] if single and len(shown) == 1 else {"apiVersion": "v1", "kind": "List", "items": shown}
+        return "\n".join(
+            f"{tree['kind'].lower()}/{tree['metadata']['name']}" for tree in shown
+        )
+    value = one_or_list(trees, single=single)
     return as_json(value) if style in {Format.JSON, TreeFormat.JSON} else as_yaml(value)
+
+
+def one_or_list(trees: Sequence[Tree], *, single: bool) -> Tree:
+    """Return a single named object alone, and several as a `v1 List`, as kubectl does."""
+    shown = [clean(tree) for tree in trees]
+    if single and len(shown) == 1:
+        return shown[0]
+    return {"apiVersion": "v1", "kind": "List", "items": shown}
+
+
+def shown(value: Any) -> str:
+    """Return a value as kubectl prints it: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,6 +1,6 @@
 """Progress of a wait: a live table on a terminal, one line per change elsewhere.
 
-It is written to standard error, so that standard output can be piped.
+It goes to standard error, so that standard output can be piped.
 """
 
 import sys
@@ -30,25 +30,33 @@ class Row:
 
 
 class Progress:
-    """Shows rows while the context manager is open; `show` may be called repeatedly."""
+    """Shows rows while the context is open. `show` may be called repeatedly."""
 
     def __init__(self, console: Console | None = None) -> None:
         self._console = console or Console(file=unescaped(sys.stderr), highlight=False)
-        self._live = Live(console=self._console, transient=True, refresh_per_second=8) if self._console.is_terminal else None
+        self._live = (
+            Live(console=self._console, transient=True, refresh_per_second=8)
+            if self._console.is_terminal
+            else None
+        )
         self._shown: dict[str, Row] = {}
         self._spinner = Spinner("dots")
         self._redirected = ExitStack()
 
     def __enter__(self) -> Self:
-        """Start drawing."""
         if self._live:
             self._live.start()
-            # The live table puts its own streams in the place of ours.
+            # The live table replaces the standard streams with its own.
             self._redirected.enter_context(escaping())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Stop drawing and print the last state, so that a finished wait can be read in the scrollback."""
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop drawing, and print the last state so that it stays in the scrollback."""
         self._redirected.close()
         if self._live:
             self._live.stop()
@@ -56,8 +64,10 @@ class Progress:
                 self._console.print(_line(row), soft_wrap=True)
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show the present rows; a row that is no longer given is dropped."""
-        rows = [Row(escaped(row.name), escaped(row.state), done=row.done) for row in rows]
+        """Show the given rows, and drop all others."""
+        rows = [
+            Row(escaped(row.name), escaped(row.state), done=row.done) for row in rows
+        ]
         changed = [row for row in rows if self._shown.get(row.name) != row]
         self._shown = {row.name: row for row in rows}
         if self._live:
@@ -69,7 +79,9 @@ class Progress:
     def _table(self, rows: Sequence[Row]) -> Table:
         table = Table.grid(padding=(0, 2))
         for row in rows:
-            mark: Text | Spinner = Text("✓", style="green") if row.done else self._spinner
+            mark: Text | Spinner = (
+                Text("✓", style="green") if row.done else self._spinner
+            )
             table.add_row(mark, Text(row.name, style="bold"), Text(row.state))
         return table
 

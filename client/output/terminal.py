@@ -1,8 +1,10 @@
-"""The edge to the terminal: nothing that comes from outside is obeyed by it.
+"""Protects the terminal from control characters in untrusted text.
 
-Names, messages and logs have many authors: a worker, a cluster, another user's manifest. Escape sequences in them would recolour,
-move or hide text, or answer for the user. So everything that a command prints goes through a stream that shows control characters as
-escapes. Only what draws by itself (`progress.py`) writes to the stream below, and escapes its texts.
+Names, messages and logs have many authors: a worker, a cluster, another user's
+manifest. Escape sequences in them could recolour, move or hide text, or send input in
+the user's name. So every text that a command prints goes through a stream that escapes
+control characters. Only `progress.py` draws on the underlying stream, and escapes its
+texts.
 """
 
 import sys
@@ -16,29 +18,27 @@ _LAYOUT = "\n\t"
 
 
 class EscapingStream:
-    """A text stream that shows control characters as escapes, except ends of lines and tabs."""
+    """A text stream that escapes control characters, except line breaks and tabs."""
 
     def __init__(self, below: TextIO) -> None:
         self.below = below
 
     def write(self, text: str) -> int:
-        """Write a text as it may be shown."""
         self.below.write(escaped(text, _LAYOUT))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write several texts."""
         for line in lines:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        """Be the stream below in everything else."""
+        """Delegate everything else to the underlying stream."""
         return getattr(self.below, name)
 
 
 @contextmanager
 def escaping() -> Iterator[None]:
-    """Let standard output and standard error escape what they are given."""
+    """Make standard output and standard error escape control characters."""
     before = sys.stdout, sys.stderr
     sys.stdout, sys.stderr = (cast(TextIO, EscapingStream(stream)) for stream in before)
     try:
@@ -48,5 +48,5 @@ def escaping() -> Iterator[None]:
 
 
 def unescaped(stream: TextIO) -> TextIO:
-    """Give the stream below, for what draws with control characters of its own."""
+    """Return the underlying stream, for code that draws with control characters."""
     return stream.below if isinstance(stream, EscapingStream) else stream

@@ -1,5 +1,6 @@
-"""Plans, explanations and rendering on this machine, over files or over a copy of the live fleet that is only read.
+"""Plans, explanations and rendering on this machine, from files or the live fleet.
 
-The scheduler package decides; here its input is gathered and its answers become trees for `-o json`. Not here: how they are printed
+The live fleet is only read. The scheduler package decides; this package gathers its
+input, and turns its answers into trees for `-o json`. Not here: how they are printed
 (`client/output`).
 """

@@ -1,7 +1,7 @@
-"""The cluster that is assumed where deployments or caches are rendered and no fleet is given.
+"""The cluster that is assumed for rendering without a fleet.
 
-It has whatever they ask for: nothing is decided, so no scheduler is asked. What only a fleet could say is taken from the text of
-the selectors: the driver that they name is taken for the device class.
+It has all devices that the deployments and caches request, so the scheduler is not
+needed. Its device class is named after the driver in the selectors.
 """
 
 import re
@@ -15,39 +15,57 @@ from api_types.resources.parts.referenced_caches import referenced_caches
 from api_types.resources.replica_spec import replica_spec
 from scheduler import Documents
 
-# With what only some clusters serve.
+# The assumed cluster serves every API, including optional ones.
 FACTS = {"storage_class_name": "assumed-rwx", "apis": sorted(apiversions.RENDERED)}
 _NAME = "assumed"
 _POOL = "assumed"
-_DRIVER = re.compile(r"""device\.driver\s*==\s*["']([^"']+)["']|device\.(?:attributes|capacity)\[["']([^"']+)["']\]""")
+_DRIVER = re.compile(
+    r"""device\.driver\s*==\s*["']([^"']+)["']"""
+    r"""|device\.(?:attributes|capacity)\[["']([^"']+)["']\]"""
+)
 _ANY_DRIVER = "gpu.nvidia.com"
 _CLAIM_PARTS = "assumed"
 
 
 def name_for(documents: Documents, given: Sequence[str]) -> str:
-    """Name the cluster that is assumed for deployments and caches: the only one with given facts, if there is one.
+    """Return the name of the assumed cluster.
 
-    Empty where an object describes a fleet, or facts are given of several clusters: then the deployments are placed.
+    It is the only cluster with given facts, if there is one. Return an empty string if
+    an object describes a fleet, or facts are given for several clusters. Deployments
+    are placed then.
     """
     wanted = documents.placed or documents.caches
     described = documents.clusters or documents.classes or documents.replicas
-    return next(iter(given), _NAME) if wanted and not described and len(given) <= 1 else ""
+    if not wanted or described or len(given) > 1:
+        return ""
+    return next(iter(given), _NAME)
 
 
 def note(name: str, documents: Documents) -> str:
-    """Say what is assumed."""
-    cluster = f"no InferenceCluster and no InferenceClass is given: cluster {name!r} is assumed, with"
+    """Return a note about the assumptions."""
+    cluster = (
+        f"no InferenceCluster and no InferenceClass is given: cluster {name!r} is "
+        "assumed, with"
+    )
     if not documents.placed:
         return f"{cluster} a storage class for caches"
     return (
-        f"{cluster} one pool that has all devices that are asked for; device classes have the names of the drivers in the selectors, "
-        "and caches that are not given are staged"
+        f"{cluster} one pool that has all requested devices; device classes have the "
+        "names of the drivers in the selectors, and caches that are not given are "
+        "staged"
     )
 
 
 def claims(documents: Documents) -> dict[str, str]:
-    """Give the volume claims of caches that deployments name and that are not among the objects."""
-    keys = [(manifest["metadata"]["namespace"], name) for manifest in documents.placed for name in referenced_caches(_template(manifest))]
+    """Return the volume claims of caches that are named but not given.
+
+    Deployments name these caches, and no object in the files describes them.
+    """
+    keys = [
+        (manifest["metadata"]["namespace"], name)
+        for manifest in documents.placed
+        for name in referenced_caches(_template(manifest))
+    ]
     return {
         f"{namespace}/{name}": names.cache_claim_name(namespace, name, _CLAIM_PARTS)
         for namespace, name in keys
@@ -55,12 +73,19 @@ def claims(documents: Documents) -> dict[str, str]:
     }
 
 
-def replicas(documents: Documents, cluster: str, uid: str, generation: int) -> Iterator[ReplicaInput]:
-    """Give all replicas of the deployments on the assumed cluster."""
+def replicas(
+    documents: Documents, cluster: str, uid: str, generation: int
+) -> Iterator[ReplicaInput]:
+    """Yield all replicas of the deployments on the assumed cluster."""
     for manifest in documents.placed:
-        namespace, deployment = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        namespace, deployment = (
+            manifest["metadata"]["namespace"],
+            manifest["metadata"]["name"],
+        )
         template = _template(manifest)
-        spec = replica_spec(template, cluster, [_place(engine) for engine in template["engines"]])
+        spec = replica_spec(
+            template, cluster, [_place(engine) for engine in template["engines"]]
+        )
         for index in range(manifest["spec"]["replicas"]):
             yield ReplicaInput(
                 namespace=namespace,
@@ -80,20 +105,22 @@ def _template(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _place(engine: Mapping[str, Any]) -> dict[str, Any]:
-    """Give an engine as a placement has it."""
-    members = [
-        {"pool": _POOL, "requests": [_claimed(request) for request in (member.get("nodeSelector") or {}).get("devices", ())]}
-        for member in engine["members"]
-    ]
+    """Return an engine in the form of a placement."""
+    members = []
+    for member in engine["members"]:
+        devices = (member.get("nodeSelector") or {}).get("devices", ())
+        claimed = [_claimed(request) for request in devices]
+        members.append({"pool": _POOL, "requests": claimed})
     return {"engine": engine["name"], "members": members}
 
 
 def _claimed(request: Mapping[str, Any]) -> dict[str, Any]:
     selectors = [selector["cel"] for selector in request.get("selectors", ())]
-    found = [match[1] or match[2] for text in selectors for match in _DRIVER.finditer(text)]
+    matches = (_DRIVER.search(text) for text in selectors)
+    drivers = (match[1] or match[2] for match in matches if match)
     return {
         "name": request["name"],
         "count": request.get("count", 1),
         "selectors": selectors,
-        "deviceClass": found[0] if found else _ANY_DRIVER,
+        "deviceClass": next(drivers, _ANY_DRIVER),
     }

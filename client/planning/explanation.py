@@ -1,9 +1,12 @@
-"""Why each replica of a deployment is where it is: its replicas beside what the scheduler would decide about them now."""
+"""Why each replica of a deployment is on its cluster.
 
-from client.errors import Conflict
+The replicas are compared with a decision that the scheduler would make now.
+"""
+
 from client.planning.live_fleet import LiveFleet
-from client.refs.targets import Target
-from client.refs.tree import Tree, conditions
+from fleet_client.errors import WriteConflict
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree, conditions
 from scheduler import (
     ClusterView,
     DeploymentView,
@@ -21,44 +24,76 @@ _NO_ACTION = "-"
 
 
 def explanation(live: LiveFleet, target: Target, now: int, after: str = "") -> Tree:
-    """Explain one deployment: the tree of its decision, with `replicas`, `notes` and the deployment's own `conditions`.
+    """Explain one deployment.
 
-    Its clusters are those behind `after` by name, as many as one page holds.
-
-    Raises `Conflict` when it is being deleted, or has no accepted spec.
+    Return the tree of its decision, with `replicas`, `notes` and the deployment's own
+    `conditions`. The tree contains one page of clusters: those whose names follow
+    `after`. Raise `WriteConflict` if the deployment is being deleted or has no accepted
+    spec.
     """
     owner = (target.namespace, target.name)
     manifest = live.deployments.get(owner)
     if manifest is None:
-        raise Conflict(
+        raise WriteConflict(
             f"{target.title} is not scheduled: it is being deleted, or was never accepted",
             next_step=f"`modelplane describe {target.command}` shows its status",
         )
     view = live.view(manifest)
-    (explained,) = decide_and_explain(live.fleet, [ScheduleRequest(f"explain/{view.namespace}/{view.name}", view)], now)
+    (explained,) = decide_and_explain(
+        live.fleet,
+        [ScheduleRequest(f"explain/{view.namespace}/{view.name}", view)],
+        now,
+    )
     return {
         **decision_tree(explained, after),
         "replicas": _replicas(live, view, explained),
-        "notes": [{"reason": note.reason, "replica": note.replica_name, "detail": note.detail} for note in explained.decision.notes],
+        "notes": [
+            {"reason": note.reason, "replica": note.replica_name, "detail": note.detail}
+            for note in explained.decision.notes
+        ],
         "conditions": conditions(manifest),
     }
 
 
-def _replicas(live: LiveFleet, view: DeploymentView, explained: ExplainedDecision) -> list[Tree]:
+def _replicas(
+    live: LiveFleet, view: DeploymentView, explained: ExplainedDecision
+) -> list[Tree]:
     entries = live.fleet.owned(view.namespace, view.name)
     decision = explained.decision
-    rows = [_placed(live, view, explained, placement, entries.get(placement.uid)) for placement in decision.placements]
-    evicted = {eviction.uid: f"{eviction.reason}: {eviction.detail}" for eviction in decision.evictions}
+    rows = [
+        _placed(live, view, explained, placement, entries.get(placement.uid))
+        for placement in decision.placements
+    ]
+    evicted = {
+        eviction.uid: f"{eviction.reason}: {eviction.detail}"
+        for eviction in decision.evictions
+    }
     decided = {placement.uid for placement in decision.placements}
-    for entry in sorted(entries.values(), key=lambda entry: (entry.cluster, entry.index, entry.uid)):
+    for entry in sorted(
+        entries.values(), key=lambda entry: (entry.cluster, entry.index, entry.uid)
+    ):
         if entry.uid in evicted:
             rows.append(_row(entry.name, entry, entry, "Evict", evicted[entry.uid]))
         elif entry.uid not in decided:
-            rows.append(_row(entry.name, entry, entry, _NO_ACTION, "is being deleted; holds its nodes until its objects are gone"))
+            rows.append(
+                _row(
+                    entry.name,
+                    entry,
+                    entry,
+                    _NO_ACTION,
+                    "is being deleted; holds its nodes until its objects are gone",
+                )
+            )
     return rows
 
 
-def _row(name: str, place: Placement | LedgerEntry, entry: LedgerEntry | None, action: str, why: str) -> Tree:
+def _row(
+    name: str,
+    place: Placement | LedgerEntry,
+    entry: LedgerEntry | None,
+    action: str,
+    why: str,
+) -> Tree:
     return {
         "replica": name,
         "cluster": place.cluster,
@@ -71,17 +106,34 @@ def _row(name: str, place: Placement | LedgerEntry, entry: LedgerEntry | None, a
     }
 
 
-def _placed(live: LiveFleet, view: DeploymentView, explained: ExplainedDecision, placement: Placement, entry: LedgerEntry | None) -> Tree:
+def _placed(
+    live: LiveFleet,
+    view: DeploymentView,
+    explained: ExplainedDecision,
+    placement: Placement,
+    entry: LedgerEntry | None,
+) -> Tree:
     decision = explained.decision
     cluster = live.fleet.cluster(placement.cluster)
     own = sum(other.cluster == placement.cluster for other in decision.placements)
     why = explained.placements.get(placement.uid)
-    parts = [_ACTIONS[placement.action], *([why.text] if why else [])]
-    parts += [f"{note.reason}: {note.detail}" for note in decision.notes if note.replica_name == placement.replica_name]
+    parts = [_ACTIONS[placement.action]]
+    if why:
+        parts.append(why.text)
+    parts += [
+        f"{note.reason}: {note.detail}"
+        for note in decision.notes
+        if note.replica_name == placement.replica_name
+    ]
     parts += _fits(view, cluster, placement)
     profile = view.policy.profile or live.fleet.options.profile
-    parts.append(f"{own} of {len(decision.placements)} replicas of this deployment are here (profile {profile})")
-    return _row(placement.replica_name, placement, entry, placement.action, "; ".join(parts))
+    parts.append(
+        f"{own} of {len(decision.placements)} replicas of this deployment are "
+        f"here (profile {profile})"
+    )
+    return _row(
+        placement.replica_name, placement, entry, placement.action, "; ".join(parts)
+    )
 
 
 _ACTIONS = {
@@ -92,18 +144,30 @@ _ACTIONS = {
 }
 
 
-def _fits(view: DeploymentView, cluster: ClusterView | None, placement: Placement) -> list[str]:
+def _fits(
+    view: DeploymentView, cluster: ClusterView | None, placement: Placement
+) -> list[str]:
     if cluster is None:
         return ["the cluster is unknown"]
-    matched = {key: value for key, value in view.match_labels.items() if cluster.labels.get(key) == value}
-    parts = [f"cluster matches {', '.join(f'{key}={value}' for key, value in sorted(matched.items()))}"] if matched else []
+    matched = {
+        key: value
+        for key, value in view.match_labels.items()
+        if cluster.labels.get(key) == value
+    }
+    parts = []
+    if matched:
+        pairs = [f"{key}={value}" for key, value in sorted(matched.items())]
+        parts.append(f"cluster matches {', '.join(pairs)}")
     classes = {pool.name: pool.class_name for pool in cluster.pools}
     for engine in placement.engines:
-        claims = [
-            f"{request.name} {request.count} x {request.resource_name or request.device_class}"
-            for member in engine.members
-            for request in member.requests
-        ]
-        granted = f" allocates {', '.join(dict.fromkeys(claims))}" if claims else " claims nothing"
-        parts.append(f"engine {engine.engine}: pool {engine.pool} ({classes.get(engine.pool) or 'class unknown'}){granted}")
+        claims: dict[str, None] = {}
+        for member in engine.members:
+            for request in member.requests:
+                device = request.resource_name or request.device_class or "slot"
+                claims[f"{request.name} {request.count} x {device}"] = None
+        granted = f"allocates {', '.join(claims)}" if claims else "claims nothing"
+        class_name = classes.get(engine.pool) or "class unknown"
+        parts.append(
+            f"engine {engine.engine}: pool {engine.pool} ({class_name}) {granted}"
+        )
     return parts

@@ -1,13 +1,22 @@
-"""ModelCaches among the objects that are rendered: which clusters stage them, and how replicas mount them.
+"""ModelCaches among the rendered objects: where they are staged, how they are mounted.
 
-Nothing is staged without a server. Engines are rendered as they are once these caches are: without that, nobody could read them.
+Nothing is staged without a server. Engines are rendered as if these caches were staged,
+because the output would be useless otherwise.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from activities.render.cache.artifact import IMAGE, NODE_LOCAL, SHARED, by_pods, claim_name, read_artifact, read_volume
+from activities.render.cache.artifact import (
+    IMAGE,
+    NODE_LOCAL,
+    SHARED,
+    by_pods,
+    claim_name,
+    read_artifact,
+    read_volume,
+)
 from activities.render.inputs.facts import CacheInput, ClusterInput, ReplicaInput
 from api_types.messages.cluster_work import CacheMount, NodeLocal
 from api_types.resources.model_cache import ModelCacheSpec
@@ -16,12 +25,18 @@ from scheduler import Documents
 
 
 def note(names: list[str]) -> str:
-    """Say which caches count as staged."""
-    return f"engines are rendered as they are once the caches among the objects are staged: {', '.join(names)}"
+    """Return a note about the caches that count as staged."""
+    return (
+        "engines are rendered as they are once the caches among the objects are "
+        f"staged: {', '.join(names)}"
+    )
 
 
 def matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool:
-    """Whether a cache is staged on a cluster; one that is known by facts alone has no labels to match."""
+    """Whether a cache's selector matches a cluster.
+
+    A cluster known by facts alone has no labels, and matches.
+    """
     if cluster is None:
         return True
     own = cluster["metadata"].get("labels") or {}
@@ -30,28 +45,52 @@ def matches(cache: Mapping[str, Any], cluster: Mapping[str, Any] | None) -> bool
 
 
 def is_staged(namespace: str, name: str, cluster: ClusterInput) -> bool:
-    """Whether the facts about a cluster say that a cache is staged there."""
+    """Whether the facts about a cluster name the cache as staged."""
     return any(key in cluster.cache_claims for key in (f"{namespace}/{name}", name))
 
 
-def with_mounts(wanted: ReplicaInput, documents: Documents, cluster: ClusterInput | None) -> tuple[ReplicaInput, list[str]]:
-    """Say how a replica mounts the caches that are among the objects, and how large its model is; gives those that count as staged too.
+def with_mounts(
+    wanted: ReplicaInput, documents: Documents, cluster: ClusterInput | None
+) -> tuple[ReplicaInput, list[str]]:
+    """Add the mounts of given caches and the size of the model to a replica.
 
-    An image is there without being staged. Facts that name the volume claim of a cache stand above what its spec says.
+    Also return the caches that count as staged. An image needs no staging. A volume
+    claim in the facts takes precedence over the spec of its cache.
     """
     mounts, claims, assumed = dict[str, CacheMount](), dict[str, str](), list[str]()
     for name in referenced_caches(wanted.spec):
         manifest = documents.caches.get((wanted.namespace, name))
         if manifest is None:
             continue
-        cache = CacheInput(wanted.namespace, name, wanted.uid, wanted.generation, wanted.cluster, manifest["spec"])
-        how, artifact, volume = by_pods(cache.spec), read_artifact(cache), read_volume(cache.spec)
+        cache = CacheInput(
+            wanted.namespace,
+            name,
+            wanted.uid,
+            wanted.generation,
+            wanted.cluster,
+            manifest["spec"],
+        )
+        how, artifact, volume = (
+            by_pods(cache.spec),
+            read_artifact(cache),
+            read_volume(cache.spec),
+        )
         if how == NODE_LOCAL:
-            content = NodeLocal(spec=dict(cache.spec), storage_class_name=volume.storage_class, size_gib=artifact.size_gib)
-            mounts[name], claims[name] = CacheMount(node_local=content), claim_name(cache)
+            content = NodeLocal(
+                spec=dict(cache.spec),
+                storage_class_name=volume.storage_class,
+                size_gib=artifact.size_gib,
+            )
+            mounts[name], claims[name] = (
+                CacheMount(node_local=content),
+                claim_name(cache),
+            )
             continue
         if how == IMAGE:
-            mounts[name], claims[name] = CacheMount(image=artifact.image, pull_secret=artifact.credential), claim_name(cache)
+            mounts[name], claims[name] = (
+                CacheMount(image=artifact.image, pull_secret=artifact.credential),
+                claim_name(cache),
+            )
             continue
         if volume.access_mode != SHARED:
             mounts[name] = CacheMount(access_mode=volume.access_mode)

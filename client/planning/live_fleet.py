@@ -1,7 +1,8 @@
-"""The live fleet, read for planning: every cluster, the scheduler's ledger, every deployment with its cache.
+"""The live fleet, read for planning.
 
-Clusters and deployments come from their own workflows; the ledger, and the rest of the state that decisions depend on, from the
-scheduler. An object that does not answer makes a plan impossible: what an unknown cluster would take is a guess that looks like an answer.
+Clusters and deployments come from their own workflows. The ledger and the other state
+of decisions come from the scheduler. If an object does not answer, planning fails,
+because a guess about it would look like an answer.
 """
 
 import asyncio
@@ -9,17 +10,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from activities.messaging.search_attributes import NAME, NAMESPACE, READY, visibility_query
+from activities.messaging.search_attributes import (
+    NAME,
+    NAMESPACE,
+    READY,
+    visibility_query,
+)
 from api_types import labels
 from api_types.clock import now_ms
 from api_types.messages.capacity import with_plain_admission
 from api_types.payloads.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.parts.referenced_caches import referenced_caches
-from client.errors import START_WORKER, NoAnswer, NotFound
-from client.refs.targets import SCHEDULER, CloudTarget, Target
-from client.refs.tree import Tree, deleting
-from client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client.errors import START_WORKER, NoAnswer, NotFound
+from fleet_client.refs.targets import SCHEDULER, CloudTarget, Target
+from fleet_client.refs.tree import Tree, deleting
+from fleet_client.temporal.control_plane import ControlPlane, ListedObject
 from scheduler import (
     DeploymentView,
     Fleet,
@@ -34,44 +40,72 @@ from scheduler import (
     unpack_rows,
 )
 
-# Each time, an object has as long as a query waits. A worker that just started replays its workflows first.
+# Each retry lasts as long as a query. A worker that has just started replays its
+# workflows first.
 _DESCRIBE_RETRIES = 3
 
-# How often the ledger is read when it changes between two of its pages.
+# How often the ledger is read if it changes between two of its pages.
 _LEDGER_READS = 10
 _LEDGER_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class LiveFleet:
-    """The fleet with the manifests it was read from; objects that are being deleted, or have no accepted spec, are not among them."""
+    """The fleet with the manifests of its objects.
+
+    Objects that are being deleted or have no accepted spec are left out.
+    """
 
     fleet: Fleet
     classes: Mapping[str, Tree]
     clusters: Mapping[str, Tree]
     deployments: Mapping[Owner, Tree]
     caches: Mapping[Owner, Tree]
-    # The replica count that was last applied, where it is known: it may have been scaled since.
+    # The replica count of the last apply, if it is known. The deployment may have been
+    # scaled since.
     applied: Mapping[Owner, int] = field(default_factory=dict)
-    # What clusters have at their clouds, by name: only those that were asked for and are created by a control plane.
+    # The cloud objects by cluster name, for the requested clusters that the control
+    # plane created.
     inventories: Mapping[str, Sequence[Tree]] = field(default_factory=dict)
 
     @property
     def views(self) -> dict[Owner, DeploymentView]:
-        """Give every deployment as the scheduler sees it. In which order they arrived is not known: by namespace and name."""
-        return {owner: self.view(self.deployments[owner]) for owner in sorted(self.deployments)}
+        """Return every deployment as the scheduler sees it, by namespace and name.
 
-    def view(self, tree: Tree, caches: Mapping[Owner, Tree] | None = None) -> DeploymentView:
-        """Give one deployment as the scheduler sees it; `caches` come before those of the fleet."""
+        The order of arrival is not known.
+        """
+        return {
+            owner: self.view(self.deployments[owner])
+            for owner in sorted(self.deployments)
+        }
+
+    def view(
+        self, tree: Tree, caches: Mapping[Owner, Tree] | None = None
+    ) -> DeploymentView:
+        """Return one deployment as the scheduler sees it.
+
+        `caches` take precedence over those of the fleet.
+        """
         owners = caches_of(tree)
-        found = [(caches or {}).get(owner) or self.caches.get(owner) or {"name": owner[1], "state": "Absent"} for owner in owners]
+        found = [
+            (caches or {}).get(owner)
+            or self.caches.get(owner)
+            or {"name": owner[1], "state": "Absent"}
+            for owner in owners
+        ]
         return deployment_view(tree, combined_cache(found))
 
 
-async def read_live(plane: ControlPlane, written: Collection[Owner] = (), at_clouds: Collection[str] = ()) -> LiveFleet:
-    """Read the whole fleet; `written` are deployments in files to apply, `at_clouds` the clusters whose cloud objects are read.
+async def read_live(
+    plane: ControlPlane,
+    written: Collection[Owner] = (),
+    at_clouds: Collection[str] = (),
+) -> LiveFleet:
+    """Read the whole fleet.
 
-    Raises `NoAnswer` naming what did not answer, `Unreachable`.
+    `written` are deployments in files to apply. `at_clouds` are the clusters whose
+    cloud objects are read. Raise `NoAnswer` with the names of all objects that do not
+    answer, or `Unreachable`.
     """
     classes, clusters, deployments, (entries, state) = await asyncio.gather(
         _list_all(plane, "InferenceClass"),
@@ -79,7 +113,8 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = (), at_clo
         _list_all(plane, "ModelDeployment"),
         _ledger(plane),
     )
-    # A scheduler that had ended has its policy again when its ledger is complete.
+    # The policy is read last: a scheduler that was restarted has it again once its
+    # ledger is complete.
     fleet = Fleet(read_policy(await _policy(plane)))
     fleet.class_names = frozenset(seen.target.name for seen in classes)
     clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
@@ -89,32 +124,46 @@ async def read_live(plane: ControlPlane, written: Collection[Owner] = (), at_clo
     for entry in entries:
         fleet.put_replica(entry)
     await _read_readiness(plane, fleet)
-    accepted = [seen for seen in deployments if seen.tree.get("spec") and not deleting(seen.tree)]
-    owners = {owner for seen in accepted for owner in caches_of(seen.tree)}
+    accepted = {
+        (seen.target.namespace, seen.target.name): seen.tree
+        for seen in deployments
+        if seen.tree.get("spec") and not deleting(seen.tree)
+    }
+    caches: set[Owner] = set()
+    for tree in accepted.values():
+        caches.update(caches_of(tree))
+    with_inventory = [seen.tree for seen in clusters if seen.target.name in at_clouds]
     return LiveFleet(
         fleet,
         classes={seen.target.name: seen.tree for seen in classes},
         clusters={seen.target.name: seen.tree for seen in clusters},
-        deployments={(seen.target.namespace, seen.target.name): seen.tree for seen in accepted},
-        caches=await _caches(plane, owners),
-        inventories=await read_inventories(plane, [seen.tree for seen in clusters if seen.target.name in at_clouds]),
-        applied=await _applied(plane, {(seen.target.namespace, seen.target.name) for seen in accepted} & set(written)),
+        deployments=accepted,
+        caches=await _caches(plane, caches),
+        inventories=await read_inventories(plane, with_inventory),
+        applied=await _applied(plane, accepted.keys() & set(written)),
     )
 
 
 def caches_of(tree: Tree) -> list[Owner]:
-    """Give namespace and name of every cache that a deployment names."""
+    """Return namespace and name of every cache that a deployment names."""
     namespace = tree["metadata"].get("namespace") or "default"
-    return [(namespace, name) for name in referenced_caches(tree["spec"]["template"]["spec"])]
+    return [
+        (namespace, name)
+        for name in referenced_caches(tree["spec"]["template"]["spec"])
+    ]
 
 
 async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
-    """List a kind as its objects describe themselves, with retries for slow ones. Raises `NoAnswer` naming those that never answer."""
+    """Return all objects of a kind, with retries for slow ones.
+
+    Raise `NoAnswer` if some never answer.
+    """
     found = await plane.list(BY_KIND[kind], None)
     for _ in range(_DESCRIBE_RETRIES):
         if all(seen.answered for seen in found):
             return found
-        found = [one for one in await asyncio.gather(*(_described_again(plane, seen) for seen in found)) if one]
+        again = await asyncio.gather(*(_described_again(plane, seen) for seen in found))
+        found = [one for one in again if one]
     silent = [seen.target.title for seen in found if not seen.answered]
     if silent:
         raise NoAnswer(
@@ -125,7 +174,9 @@ async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
     return found
 
 
-async def _described_again(plane: ControlPlane, seen: ListedObject) -> ListedObject | None:
+async def _described_again(
+    plane: ControlPlane, seen: ListedObject
+) -> ListedObject | None:
     if seen.answered:
         return seen
     try:
@@ -137,17 +188,28 @@ async def _described_again(plane: ControlPlane, seen: ListedObject) -> ListedObj
 
 
 async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObject:
-    """Add to a cluster what its capacity adapter sees, where it has one: the scheduler counts with that, and users do not read it."""
-    adapter = (seen.tree["metadata"].get("annotations") or {}).get(labels.CAPACITY_ADAPTER, "none")
+    """Add the capacity that a cluster's adapter reports, if it has one.
+
+    The scheduler uses this capacity, but `describe` does not show it.
+    """
+    adapter = (seen.tree["metadata"].get("annotations") or {}).get(
+        labels.CAPACITY_ADAPTER, "none"
+    )
     if adapter == "none" or not seen.answered:
         return seen
     account: dict[str, Any] = await plane.query(seen.target, "account")
     capacity = with_plain_admission(account["manifest"])["status"].get("capacity")
-    return replace(seen, tree={**seen.tree, "status": {**(seen.tree.get("status") or {}), "capacity": capacity}}) if capacity else seen
+    if not capacity:
+        return seen
+    status = {**(seen.tree.get("status") or {}), "capacity": capacity}
+    return replace(seen, tree={**seen.tree, "status": status})
 
 
 async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any]]:
-    """Read the whole ledger, page by page, and what else decisions depend on. Raises `NoAnswer` when it changes whenever it is read."""
+    """Read the whole ledger, and the other state of decisions.
+
+    Raise `NoAnswer` if it changes during every attempt.
+    """
     for attempt in range(_LEDGER_READS):
         if attempt:
             await asyncio.sleep(_LEDGER_PAUSE_SECONDS)
@@ -160,50 +222,68 @@ async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any
         after = ""
         while True:
             try:
-                page: dict[str, Any] = await plane.query(SCHEDULER, "ledger_page", after)
+                page: dict[str, Any] = await plane.query(
+                    SCHEDULER, "ledger_page", after
+                )
             except NotFound:
-                return [], {}  # the scheduler starts with the first request
+                return [], {}  # the first request starts the scheduler
             entries += unpack_rows(unpack(page["entries"]))
-            # A worker of an older release gives no state, and does not say whether it has read its whole ledger.
+            # A worker of an older release returns no state, and does not say whether
+            # its ledger is complete.
             state |= unpack(page.get("state", "")) or {}
             complete = complete and page.get("complete", True)
             versions.add(page["version"])
             after = page["after"]
             if not after:
                 break
-        # Pages of different versions do not add up: a replica that moved meanwhile would be counted twice or not at all.
+        # Pages of different versions do not add up: a replica that moved in between
+        # would count twice or not at all.
         if len(versions) == 1 and complete:
             return entries, state
     raise NoAnswer(
-        "the scheduler's ledger changed whenever it was read, or is being rebuilt",
+        "the scheduler's ledger changed during every read, or is being rebuilt",
         next_step="try again when fewer changes are under way",
     )
 
 
 async def _knows_replicas(plane: ControlPlane) -> bool:
-    """Whether the scheduler has all replicas in its ledger. One that has ended is started again, and a new one hears of them one by one."""
+    """Whether the scheduler's ledger has all replicas.
+
+    A scheduler that does not run is started, and rebuilds its ledger.
+    """
     try:
         answer: dict[str, Any] = await plane.query(SCHEDULER, "describe")
     except NotFound:
         async for _ in plane.rows(visibility_query(["ModelReplica"])):
-            await plane.start_scheduler()  # as each of its senders does
+            # as every program that signals the scheduler does
+            await plane.start_scheduler()
             return False
         return True
     return not answer["status"].get("rebuilding")
 
 
-async def read_inventories(plane: ControlPlane, clusters: Sequence[Tree]) -> dict[str, Sequence[Tree]]:
-    """Read what clusters have at their clouds, by their names. Raises `NoAnswer`, `Unreachable`."""
-    return {tree["metadata"]["name"]: await _inventory(plane, tree) for tree in clusters if tree.get("spec")}
+async def read_inventories(
+    plane: ControlPlane, clusters: Sequence[Tree]
+) -> dict[str, Sequence[Tree]]:
+    """Read the cloud objects of clusters by name. Raise `NoAnswer` or `Unreachable`."""
+    return {
+        tree["metadata"]["name"]: await _inventory(plane, tree)
+        for tree in clusters
+        if tree.get("spec")
+    }
 
 
 async def _inventory(plane: ControlPlane, cluster: Tree) -> Sequence[Tree]:
-    """Read what a cluster has at its cloud; nothing where it has not begun. Raises `NoAnswer`, `Unreachable`."""
+    """Read the cloud objects of a cluster.
+
+    A cluster whose creation has not begun has none. Raise `NoAnswer` or `Unreachable`.
+    """
     metadata = cluster["metadata"]
     try:
-        rows: Sequence[Tree] = await plane.query(
-            CloudTarget(BY_KIND["InferenceCluster"], "", metadata["name"], metadata["uid"]), "inventory"
+        target = CloudTarget(
+            BY_KIND["InferenceCluster"], "", metadata["name"], metadata["uid"]
         )
+        rows: Sequence[Tree] = await plane.query(target, "inventory")
     except NotFound:
         return ()
     return rows
@@ -219,8 +299,15 @@ async def _policy(plane: ControlPlane) -> dict[str, Any]:
 
 
 async def _read_readiness(plane: ControlPlane, fleet: Fleet) -> None:
-    """Note which replicas are Ready: the scheduler learns it only with the next request of their deployment."""
-    uids = {(entry.namespace, entry.name): entry.uid for entry in fleet.entries() if entry.state != reasons.RELEASING}
+    """Set which replicas are Ready.
+
+    The scheduler learns this only from the next request of their deployment.
+    """
+    uids = {
+        (entry.namespace, entry.name): entry.uid
+        for entry in fleet.entries()
+        if entry.state != reasons.RELEASING
+    }
     async for row in plane.rows(visibility_query(["ModelReplica"])):
         attributes = row.typed_search_attributes
         uid = uids.get((attributes.get(NAMESPACE) or "", attributes.get(NAME) or ""))
@@ -231,11 +318,24 @@ async def _read_readiness(plane: ControlPlane, fleet: Fleet) -> None:
 
 async def _applied(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, int]:
     wanted = sorted(owners)
-    found = await asyncio.gather(*(plane.query(Target.of(BY_KIND["ModelDeployment"], *owner), "applied_replicas") for owner in wanted))
-    return {owner: count for owner, count in zip(wanted, found, strict=True) if count is not None}
+    targets = [Target.of(BY_KIND["ModelDeployment"], *owner) for owner in wanted]
+    found = await asyncio.gather(
+        *(plane.query(target, "applied_replicas") for target in targets)
+    )
+    return {
+        owner: count
+        for owner, count in zip(wanted, found, strict=True)
+        if count is not None
+    }
 
 
 async def _caches(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, Tree]:
     wanted = sorted(owners)
-    found = await asyncio.gather(*(plane.find(Target.of(BY_KIND["ModelCache"], *owner)) for owner in wanted))
-    return {owner: tree for owner, tree in zip(wanted, found, strict=True) if tree is not None}
+    found = await asyncio.gather(
+        *(plane.find(Target.of(BY_KIND["ModelCache"], *owner)) for owner in wanted)
+    )
+    return {
+        owner: tree
+        for owner, tree in zip(wanted, found, strict=True)
+        if tree is not None
+    }

@@ -1,8 +1,9 @@
-"""The Kubernetes objects that would be applied to clusters, from manifests and cluster facts alone.
+"""The Kubernetes objects that would be applied, from manifests and cluster facts alone.
 
-A deployment is placed as `plan --offline` places it, and each of its new replicas is rendered by the code that the worker runs. Without any
-fleet a cluster is assumed for it, and for caches. Nothing has an identity yet: every uid is zeros and every generation 1, so that equal
-input gives equal output.
+A deployment is placed as `plan --offline` places it, and the worker's code renders its
+new replicas. Without a fleet, one cluster is assumed for deployments and caches. Every
+uid consists of zeros and every generation is 1, so that equal input produces equal
+output.
 """
 
 import uuid
@@ -11,8 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from activities.render.cache.volumes import StorageClassMissing, render_cache
-from activities.render.inputs.facts import CacheInput, ClusterInput, InvalidFacts, ReplicaInput
+from activities.render.cache.volumes import NoSharedStorageClass, render_cache
+from activities.render.inputs.facts import (
+    CacheInput,
+    ClusterInput,
+    InvalidFacts,
+    ReplicaInput,
+)
 from activities.render.inputs.facts_file import GivenFacts
 from activities.render.inputs.findings import Findings, NotRenderable
 from activities.render.inputs.settings import RenderSettings
@@ -22,23 +28,36 @@ from api_types import labels
 from api_types.clock import now_ms
 from api_types.resources.parts.pod_policy import policies_by_pool
 from api_types.resources.replica_spec import replica_spec
-from client.errors import Refused
 from client.planning import assumed_cluster, given_caches
-from client.refs.tree import Tree
-from scheduler import Decision, Documents, SchedulerOptions, decide_documents, offline_cluster, reasons, sort_documents, to_wire
+from fleet_client.errors import Refused
+from fleet_client.refs.tree import Tree, at_path
+from scheduler import (
+    Decision,
+    Documents,
+    SchedulerOptions,
+    decide_documents,
+    offline_cluster,
+    reasons,
+    sort_documents,
+    to_wire,
+)
 
 NO_UID = str(uuid.UUID(int=0))
 FIRST_GENERATION = 1
 _RENDERED = ("ModelDeployment", "ModelReplica", "ModelCache")
-# Annotations of a cluster that are facts about it, and the fields they set.
-_ANNOTATED = {labels.ROUTING: "routing", labels.SCHEDULER_TYPE: "scheduler_type", labels.MESH_PROVIDER: "mesh_provider"}
+# Annotations of a cluster that are facts, and their fields.
+_ANNOTATED = {
+    labels.ROUTING: "routing",
+    labels.SCHEDULER_TYPE: "scheduler_type",
+    labels.MESH_PROVIDER: "mesh_provider",
+}
 
 
 @dataclass(frozen=True)
 class Output:
-    """The objects of one replica or cache on one cluster, in the order in which they are applied; Secrets come without data.
+    """The objects of one replica or cache on one cluster, in their order of application.
 
-    `notes` say what was assumed.
+    Secrets come without data. `notes` are the assumptions.
     """
 
     title: str
@@ -48,15 +67,22 @@ class Output:
 
 
 def render_all(
-    trees: Sequence[Tree], given: Mapping[str, GivenFacts], settings: RenderSettings, policy: SchedulerOptions | None = None
+    trees: Sequence[Tree],
+    given: Mapping[str, GivenFacts],
+    settings: RenderSettings,
+    policy: SchedulerOptions | None = None,
 ) -> tuple[list[Output], tuple[str, ...]]:
-    """Render every cache, replica and deployment among the objects, caches first, and give the warnings.
+    """Render every cache, replica and deployment, caches first.
 
-    `given` are facts by cluster, above those that the clusters declare. Deployments are placed by the fleet policy that is given. Raises
-    `Refused` with everything that cannot be rendered.
+    Also return the warnings. `given` are facts by cluster, which take precedence over
+    declared ones. Deployments are placed by the given policy. Raise `Refused` with
+    everything that cannot be rendered.
     """
     if not any(tree["kind"] in _RENDERED for tree in trees):
-        raise Refused(f"nothing to render among the objects; these can be: {', '.join(_RENDERED)}", next_step="add one of them with -f")
+        raise Refused(
+            f"nothing to render among the objects; these can be: {', '.join(_RENDERED)}",
+            next_step="add one of them with -f",
+        )
     documents = sort_documents(trees)
     findings = Findings()
     assumed = assumed_cluster.name_for(documents, tuple(given))
@@ -65,28 +91,45 @@ def render_all(
         inputs = assumed_cluster.replicas(documents, assumed, NO_UID, FIRST_GENERATION)
     else:
         inputs = _replica_inputs(documents, findings, policy)
-    mounting = [given_caches.with_mounts(wanted, documents, facts.get(wanted.cluster)) for wanted in inputs]
-    notes = _notes(documents, assumed, dict.fromkeys(name for _, names in mounting for name in names))
+    mounting = [
+        given_caches.with_mounts(wanted, documents, facts.get(wanted.cluster))
+        for wanted in inputs
+    ]
+    staged: set[str] = set()
+    for _, names in mounting:
+        staged.update(names)
+    notes = _notes(documents, assumed, staged)
     for note in notes:
         findings.warn("", note)
     replicas = _replicas([wanted for wanted, _ in mounting], facts, settings, findings)
     jobs = [*_caches(documents, facts, settings, findings), *replicas]
     unmatched = list[tuple[str, str]]()
-    outputs = [replace(output, notes=notes) for job in jobs if (output := _run(job, findings, unmatched))]
+    found = [_run(job, findings, unmatched) for job in jobs]
+    outputs = [replace(output, notes=notes) for output in found if output]
     for title, problem in unmatched:
-        # Where another cluster can stage it, this one is only left out.
-        found = any(output.title == title for output in outputs)
-        (findings.warn if found else findings.problem)(title, f"not matched: {problem}")
+        # If another cluster can stage the cache, only this cluster is left out.
+        is_staged = any(output.title == title for output in outputs)
+        note_finding = findings.warn if is_staged else findings.problem
+        note_finding(title, f"not matched: {problem}")
     if findings.problems:
-        raise Refused("not everything can be rendered", details=findings.problems, next_step="fix these problems and run the command again")
+        raise Refused(
+            "some objects cannot be rendered",
+            details=findings.problems,
+            next_step="fix these problems and run the command again",
+        )
     return outputs, tuple(findings.warnings)
 
 
-def _notes(documents: Documents, assumed: str, staged: Iterable[str]) -> tuple[str, ...]:
-    """Say what is assumed: a cluster, and caches that are staged."""
-    names = sorted(staged)
-    of_cluster = [assumed_cluster.note(assumed, documents)] if assumed else []
-    return (*of_cluster, *([given_caches.note(names)] if names else []))
+def _notes(
+    documents: Documents, assumed: str, staged: Iterable[str]
+) -> tuple[str, ...]:
+    """Return notes about an assumed cluster and assumed caches."""
+    notes = []
+    if assumed:
+        notes.append(assumed_cluster.note(assumed, documents))
+    if names := sorted(staged):
+        notes.append(given_caches.note(names))
+    return tuple(notes)
 
 
 @dataclass(frozen=True)
@@ -96,12 +139,17 @@ class _Job:
     render: Callable[[], Rendered]
 
 
-def _run(job: _Job, findings: Findings, unmatched: list[tuple[str, str]]) -> Output | None:
-    """Render one of them; None with a problem, or where a cluster cannot stage a cache: then it is none that the cache matches."""
+def _run(
+    job: _Job, findings: Findings, unmatched: list[tuple[str, str]]
+) -> Output | None:
+    """Render one object.
+
+    Return None if that fails, or if the cluster cannot stage the cache.
+    """
     where = f"{job.title} on {job.cluster}"
     try:
         rendered = job.render()
-    except StorageClassMissing as error:
+    except NoSharedStorageClass as error:
         unmatched += [(job.title, problem) for problem in error.problems]
         return None
     except NotRenderable as error:
@@ -112,16 +160,31 @@ def _run(job: _Job, findings: Findings, unmatched: list[tuple[str, str]]) -> Out
         findings.warn(where, warning)
     if rendered.held:
         findings.warn(where, f"workloads are left out: {rendered.held}")
-    objects = [*(copy.manifest for copy in rendered.copies), *(item.manifest for item in rendered.objects)]
+    objects = [
+        *(copy.manifest for copy in rendered.copies),
+        *(item.manifest for item in rendered.objects),
+    ]
     return Output(job.title, job.cluster, tuple(objects))
 
 
-def _facts(documents: Documents, given: Mapping[str, GivenFacts], assumed: str, findings: Findings) -> dict[str, ClusterInput]:
-    """Give the facts about every cluster: those that are given above those that it declares, or that are assumed."""
-    declared = {name: _declared_facts(manifest, documents.classes) for name, manifest in documents.clusters.items()}
+def _facts(
+    documents: Documents,
+    given: Mapping[str, GivenFacts],
+    assumed: str,
+    findings: Findings,
+) -> dict[str, ClusterInput]:
+    """Return the facts about every cluster.
+
+    Given facts take precedence over declared and assumed ones.
+    """
+    declared = {
+        name: _declared_facts(manifest, documents.classes)
+        for name, manifest in documents.clusters.items()
+    }
     if assumed:
         known = given.get(assumed, GivenFacts())
-        given = {assumed: replace(known, cache_claims={**assumed_cluster.claims(documents), **known.cache_claims})}
+        claims = {**assumed_cluster.claims(documents), **known.cache_claims}
+        given = {assumed: replace(known, cache_claims=claims)}
         declared = {assumed: assumed_cluster.FACTS}
     found: dict[str, ClusterInput] = {}
     for name in dict.fromkeys((*declared, *given)):
@@ -133,44 +196,91 @@ def _facts(documents: Documents, given: Mapping[str, GivenFacts], assumed: str, 
     return found
 
 
-def _declared_facts(manifest: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Give the facts that an InferenceCluster declares, and that its classes declare for it."""
+def _declared_facts(
+    manifest: Mapping[str, Any], classes: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the facts that an InferenceCluster declares, and those of its classes."""
     annotations = manifest["metadata"].get("annotations") or {}
+    annotated = {
+        field: annotations[key]
+        for key, field in _ANNOTATED.items()
+        if key in annotations
+    }
     view = offline_cluster(manifest, classes)
+    drivers: dict[str, str] = {}
+    for pool in view.pools:
+        for entry in pool.device_set.entries:
+            if entry.device_class:
+                drivers[entry.device_class] = entry.driver
+    pools = manifest["spec"].get("nodePools") or ()
+    specs = {name: known["spec"] for name, known in classes.items()}
     return {
         "storage_class_name": view.cache_storage_class,
-        "gateway_address": ((manifest.get("status") or {}).get("gateway") or {}).get("address") or "",
-        "drivers": {entry.device_class: entry.driver for pool in view.pools for entry in pool.device_set.entries if entry.device_class},
-        "pod_policies": policies_by_pool(manifest["spec"].get("nodePools") or (), {name: known["spec"] for name, known in classes.items()}),
-        **{field: annotations[key] for key, field in _ANNOTATED.items() if key in annotations},
+        "gateway_address": at_path(manifest, ".status.gateway.address") or "",
+        "drivers": drivers,
+        "pod_policies": policies_by_pool(pools, specs),
+        **annotated,
     }
 
 
-def _caches(documents: Documents, facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings) -> Iterator[_Job]:
+def _caches(
+    documents: Documents,
+    facts: Mapping[str, ClusterInput],
+    settings: RenderSettings,
+    findings: Findings,
+) -> Iterator[_Job]:
     for (namespace, name), manifest in documents.caches.items():
         title = f"ModelCache {namespace}/{name}"
-        clusters = [cluster for cluster in sorted(facts) if given_caches.matches(manifest, documents.clusters.get(cluster))]
+        clusters = [
+            cluster
+            for cluster in sorted(facts)
+            if given_caches.matches(manifest, documents.clusters.get(cluster))
+        ]
         if not clusters:
-            findings.problem(title, "no cluster to render it for; add an InferenceCluster that it selects, or --cluster-facts")
+            findings.problem(
+                title,
+                (
+                    "no cluster to render it for; add an InferenceCluster that it "
+                    "selects, or --cluster-facts"
+                ),
+            )
         for cluster in clusters:
             staged = given_caches.is_staged(namespace, name, facts[cluster])
-            wanted = CacheInput(namespace, name, NO_UID, FIRST_GENERATION, cluster, manifest["spec"], ready=staged)
-            yield _Job(title, cluster, partial(render_cache, wanted, facts[cluster], settings))
+            wanted = CacheInput(
+                namespace,
+                name,
+                NO_UID,
+                FIRST_GENERATION,
+                cluster,
+                manifest["spec"],
+                ready=staged,
+            )
+            yield _Job(
+                title, cluster, partial(render_cache, wanted, facts[cluster], settings)
+            )
 
 
 def _replicas(
-    inputs: Iterable[ReplicaInput], facts: Mapping[str, ClusterInput], settings: RenderSettings, findings: Findings
+    inputs: Iterable[ReplicaInput],
+    facts: Mapping[str, ClusterInput],
+    settings: RenderSettings,
+    findings: Findings,
 ) -> Iterator[_Job]:
     for wanted in inputs:
         title = f"ModelReplica {wanted.namespace}/{wanted.name}"
         if wanted.cluster not in facts:
             findings.problem(
                 title,
-                f"spec.clusterName: nothing is known about cluster {wanted.cluster}; add its InferenceCluster, "
-                f"or `clusters: {{{wanted.cluster}: {{}}}}` with --cluster-facts",
+                f"spec.clusterName: nothing is known about cluster {wanted.cluster}; "
+                f"add its InferenceCluster, or `clusters: {{{wanted.cluster}: "
+                "{}}` with --cluster-facts",
             )
             continue
-        yield _Job(title, wanted.cluster, partial(render_replica, wanted, facts[wanted.cluster], settings))
+        yield _Job(
+            title,
+            wanted.cluster,
+            partial(render_replica, wanted, facts[wanted.cluster], settings),
+        )
 
 
 def _existing_replica(manifest: Mapping[str, Any]) -> ReplicaInput:
@@ -189,43 +299,72 @@ def _existing_replica(manifest: Mapping[str, Any]) -> ReplicaInput:
     )
 
 
-def _replica_inputs(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> Iterator[ReplicaInput]:
-    """Give the replicas that there would be: existing ones as written, those to create or to update from their deployment."""
+def _replica_inputs(
+    documents: Documents, findings: Findings, policy: SchedulerOptions | None
+) -> Iterator[ReplicaInput]:
+    """Yield all replicas after the decisions.
+
+    Kept ones are rendered as written, new and changed ones from the template.
+    """
     decisions = _decisions(documents, findings, policy)
     planned = {(decision.namespace, decision.deployment) for decision in decisions}
-    kept = {
-        (decision.namespace, each.replica_name) for decision in decisions for each in decision.placements if each.action == reasons.KEEP
-    }
-    evicted = {(each.namespace, each.replica_name) for decision in decisions for each in (*decision.evictions, *decision.victims)}
+    kept: set[tuple[str, str]] = set()
+    evicted: set[tuple[str, str]] = set()
+    for decision in decisions:
+        for placement in decision.placements:
+            if placement.action == reasons.KEEP:
+                kept.add((decision.namespace, placement.replica_name))
+        for eviction in (*decision.evictions, *decision.victims):
+            evicted.add((eviction.namespace, eviction.replica_name))
     for existing in map(_existing_replica, documents.replicas):
         name = (existing.namespace, existing.name)
-        if name not in evicted and (name in kept or (existing.namespace, existing.deployment) not in planned):
+        if name not in evicted and (
+            name in kept or (existing.namespace, existing.deployment) not in planned
+        ):
             yield existing
     for manifest, decision in zip(documents.placed, decisions, strict=False):
         yield from _changed_replicas(manifest, decision)
 
 
-def _decisions(documents: Documents, findings: Findings, policy: SchedulerOptions | None) -> list[Decision]:
-    """Decide the deployments, in document order; none where a kind is missing that placement needs."""
+def _decisions(
+    documents: Documents, findings: Findings, policy: SchedulerOptions | None
+) -> list[Decision]:
+    """Decide the deployments in document order.
+
+    Return nothing without clusters or classes.
+    """
     if not documents.placed:
         return []
     if not (documents.clusters and documents.classes):
-        missing = " and ".join(
-            kind for kind, found in (("InferenceCluster", documents.clusters), ("InferenceClass", documents.classes)) if not found
-        )
+        kinds = {
+            "InferenceCluster": documents.clusters,
+            "InferenceClass": documents.classes,
+        }
+        missing = " and ".join(kind for kind, found in kinds.items() if not found)
         names = ", ".join(manifest["metadata"]["name"] for manifest in documents.placed)
-        findings.problem(f"ModelDeployment {names}", f"cannot be placed; add each {missing} with -f, or render a ModelReplica instead")
+        findings.problem(
+            f"ModelDeployment {names}",
+            f"cannot be placed; add each {missing} with -f, or render a ModelReplica instead",
+        )
         return []
-    decisions = [explained.decision for explained in decide_documents(documents, policy, now_ms())]
+    decisions = [
+        explained.decision
+        for explained in decide_documents(documents, policy, now_ms())
+    ]
     for decision in decisions:
         if decision.shortfall:
-            # A part that is placed can be rendered; where nothing is, the output would be empty.
+            # Placed replicas can be rendered. Without any, the output would be empty.
             note = findings.warn if decision.placements else findings.problem
-            note(f"ModelDeployment {decision.namespace}/{decision.deployment}", decision.message)
+            note(
+                f"ModelDeployment {decision.namespace}/{decision.deployment}",
+                decision.message,
+            )
     return decisions
 
 
-def _changed_replicas(manifest: Mapping[str, Any], decision: Decision) -> Iterator[ReplicaInput]:
+def _changed_replicas(
+    manifest: Mapping[str, Any], decision: Decision
+) -> Iterator[ReplicaInput]:
     template = manifest["spec"]["template"]["spec"]
     for placement in decision.placements:
         if placement.action != reasons.KEEP:
@@ -237,5 +376,7 @@ def _changed_replicas(manifest: Mapping[str, Any], decision: Decision) -> Iterat
                 deployment=decision.deployment,
                 cluster=placement.cluster,
                 index=placement.index,
-                spec=replica_spec(template, placement.cluster, to_wire(placement.engines)),
+                spec=replica_spec(
+                    template, placement.cluster, to_wire(placement.engines)
+                ),
             )

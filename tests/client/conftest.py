@@ -1,4 +1,4 @@
-"""Running commands as a user does: words in; exit code, standard output and standard error out."""
+"""Running commands as a user does: words in; exit code, standard output and error out."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,8 +36,8 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty home, and a Temporal address where nothing listens. Gives the home."""
-    # Set, then removed: what a command itself writes there is undone at the end of the test as well.
+    """Return an empty home, with a Temporal address at which nothing listens."""
+    # Set and remove it: then monkeypatch also undoes a value that the command sets.
     monkeypatch.setenv(CONFIG_VARIABLE, "")
     monkeypatch.delenv(CONFIG_VARIABLE)
     home = tmp_path / "home"

@@ -1,4 +1,4 @@
-"""Which settings a command uses."""
+"""The settings that a command uses."""
 
 import os
 import re
@@ -8,14 +8,22 @@ import pytest
 
 from api_types.environment import CONFIG_VARIABLE, OTHERS, is_setting
 from api_types.settings import SecretSettings, Settings, TemporalSettings
-from client.configuration import home_folder, load_settings, local_settings_file, write_settings
-from client.errors import CommandFailed, Refused, report
-from client.temporal.connection import connect
-from client.temporal.links import list_link
+from client.failures import report
+from fleet_client.configuration import (
+    home_folder,
+    load_settings,
+    local_settings_file,
+    write_settings,
+)
+from fleet_client.errors import CommandFailed, Refused
+from fleet_client.temporal.connection import connect
+from fleet_client.temporal.links import list_link
 from tests.client.conftest import Cli
 
 
-def test_the_fleet_of_this_machine_is_found_without_naming_it(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fleet_of_this_machine_is_found_without_naming_it(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MODELPLANE_TEMPORAL__ADDRESS")
     write_settings(local_settings_file(), {"temporal": {"address": "127.0.0.1:4711"}})
     assert local_settings_file().parent == nowhere
@@ -27,11 +35,21 @@ def test_the_fleet_of_this_machine_is_found_without_naming_it(nowhere: Path, mon
 def test_a_named_file_wins_over_the_fleet_of_this_machine_and_the_environment_over_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_settings(local_settings_file(), {"temporal": {"address": "127.0.0.1:4711"}, "log": {"level": "debug"}})
-    write_settings(tmp_path / "mine.yaml", {"temporal": {"address": "example.com:7233", "namespace": "fleet"}})
+    write_settings(
+        local_settings_file(),
+        {"temporal": {"address": "127.0.0.1:4711"}, "log": {"level": "debug"}},
+    )
+    write_settings(
+        tmp_path / "mine.yaml",
+        {"temporal": {"address": "example.com:7233", "namespace": "fleet"}},
+    )
     monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "mine.yaml"))
     settings = load_settings()
-    assert (settings.temporal.address, settings.temporal.namespace, settings.log.level) == ("127.0.0.1:1", "fleet", "info")
+    assert (
+        settings.temporal.address,
+        settings.temporal.namespace,
+        settings.log.level,
+    ) == ("127.0.0.1:1", "fleet", "info")
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -41,8 +59,16 @@ def test_settings_are_for_their_owner_alone() -> None:
 
 
 BAD = [
-    ("an unknown key", "temporal: {adress: x}\n", "temporal.adress: there is no such setting"),
-    ("a wrong value", "worker: {gracefulShutdownSeconds: soon}\n", "worker.gracefulShutdownSeconds"),
+    (
+        "an unknown key",
+        "temporal: {adress: x}\n",
+        "temporal.adress: there is no such setting",
+    ),
+    (
+        "a wrong value",
+        "worker: {gracefulShutdownSeconds: soon}\n",
+        "worker.gracefulShutdownSeconds",
+    ),
     (
         "a network that is none",
         "outbound: {privateAddresses: [10.0.0.1/8]}\n",
@@ -52,14 +78,24 @@ BAD = [
     ("no mapping", "- temporal\n", "must hold a mapping"),
     ("a key that is no text", "1: temporal\n", "must hold a mapping"),
     ("a key twice", "log: {}\nlog: {}\n", "line 2: a key is given twice"),
-    ("aliases of themselves", "log: &a {level: *a}\n", "nested more than 64 levels deep"),
-    ("a password that looks like a tag", "temporal: {address: !hunter2 }\n", "line 1: a tag that means nothing here"),
+    (
+        "aliases of themselves",
+        "log: &a {level: *a}\n",
+        "nested more than 64 levels deep",
+    ),
+    (
+        "a password that looks like a tag",
+        "temporal: {address: !hunter2 }\n",
+        "line 1: a tag that is not supported",
+    ),
 ]
 
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize(("story", "text", "say"), BAD, ids=[row[0] for row in BAD])
-def test_a_bad_settings_file_is_refused_with_the_key(cli: Cli, tmp_path: Path, story: str, text: str, say: str) -> None:
+def test_a_bad_settings_file_is_refused_with_the_key(
+    cli: Cli, tmp_path: Path, story: str, text: str, say: str
+) -> None:
     (tmp_path / "bad.yaml").write_text(text)
     result = cli("--config", str(tmp_path / "bad.yaml"), "get", "md")
     assert result.code == 2, story
@@ -70,10 +106,15 @@ def test_a_bad_settings_file_is_refused_with_the_key(cli: Cli, tmp_path: Path, s
 @pytest.mark.usefixtures("nowhere")
 def test_a_settings_file_that_is_not_there_is_reported(cli: Cli) -> None:
     result = cli("--config", "/nope.yaml", "get", "md")
-    assert (result.code, result.err.splitlines()[0]) == (2, "error: there is no settings file /nope.yaml")
+    assert (result.code, result.err.splitlines()[0]) == (
+        2,
+        "error: there is no settings file /nope.yaml",
+    )
 
 
-def test_the_home_follows_the_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_home_follows_the_usual_folders(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("MODELPLANE_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     assert home_folder() == tmp_path / "modelplane" / "testbed"
@@ -83,10 +124,20 @@ def test_the_home_follows_the_usual_folders(monkeypatch: pytest.MonkeyPatch, tmp
 BAD_VARIABLES = {
     "MODELPLANE_CACHE": "cache: this is a group of settings",
     "MODELPLANE_TEARDOWN__DRAIN_SECONDS": "teardown.drainSeconds: Input should be a valid integer",
-    "MODELPLANE_WORKER__LISTENS": "MODELPLANE_WORKER__LISTENS: there is no such setting; did you mean MODELPLANE_WORKER__LISTEN?",
-    "MODELPLANE_TEMPORAL_ADDRESS": "MODELPLANE_TEMPORAL_ADDRESS: there is no such setting; did you mean MODELPLANE_TEMPORAL__ADDRESS?",
-    "MODELPLANE_CONTROLCLUSTER__NAME": "there is no such setting; did you mean MODELPLANE_CONTROL_CLUSTER__NAME?",
-    "MODELPLANE_TEMPORAL__ADDRESS__HOST": "MODELPLANE_TEMPORAL__ADDRESS__HOST: there is no such setting",
+    "MODELPLANE_WORKER__LISTENS": (
+        "MODELPLANE_WORKER__LISTENS: there is no such setting; did you mean "
+        "MODELPLANE_WORKER__LISTEN?"
+    ),
+    "MODELPLANE_TEMPORAL_ADDRESS": (
+        "MODELPLANE_TEMPORAL_ADDRESS: there is no such setting; did you mean "
+        "MODELPLANE_TEMPORAL__ADDRESS?"
+    ),
+    "MODELPLANE_CONTROLCLUSTER__NAME": (
+        "there is no such setting; did you mean MODELPLANE_CONTROL_CLUSTER__NAME?"
+    ),
+    "MODELPLANE_TEMPORAL__ADDRESS__HOST": (
+        "MODELPLANE_TEMPORAL__ADDRESS__HOST: there is no such setting"
+    ),
     "MODELPLANE_HOMES": "MODELPLANE_HOMES: there is no such setting; did you mean MODELPLANE_HOME?",
     "MODELPLANE_NOTHING_LIKE_IT": "MODELPLANE_NOTHING_LIKE_IT: there is no such setting\n",
 }
@@ -111,10 +162,15 @@ def test_bad_variables_are_all_reported_before_anything_starts(
     [
         ("MODELPLANE_EPP__IMAGES", "did you mean MODELPLANE_EPP__IMAGE?"),
         ("MODELPLANE_TRACING__ENABLED__NOW", "there is no such setting"),
-        ("MODELPLANE_IMAGES__PULLSECRETS", "did you mean MODELPLANE_IMAGES__PULL_SECRETS?"),
+        (
+            "MODELPLANE_IMAGES__PULLSECRETS",
+            "did you mean MODELPLANE_IMAGES__PULL_SECRETS?",
+        ),
     ],
 )
-def test_rendering_too_refuses_a_variable_that_is_no_setting(cli: Cli, variable: str, says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rendering_also_rejects_an_unknown_variable(
+    cli: Cli, variable: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, "x")
     result = cli("render", "-f", "examples/testbed/demo.yaml")
     assert result.code == 2
@@ -122,43 +178,83 @@ def test_rendering_too_refuses_a_variable_that_is_no_setting(cli: Cli, variable:
     assert says in result.err
 
 
-FOREIGN = ["KUBECONFIG", "TEMPORAL", "LOG", "CACHE", "WORKER", "CLUSTER", "CONTROLCLUSTER", "ENCRYPTION", "SECRETS", "TEMPORAL__ADDRESS"]
+FOREIGN = [
+    "KUBECONFIG",
+    "TEMPORAL",
+    "LOG",
+    "CACHE",
+    "WORKER",
+    "CLUSTER",
+    "CONTROLCLUSTER",
+    "ENCRYPTION",
+    "SECRETS",
+    "TEMPORAL__ADDRESS",
+]
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("variable", ["modelplane_log__level", "Modelplane_Log__Level", "MODELPLANE_log__level", "modelplane_log"])
-def test_a_variable_in_small_letters_is_told_its_spelling(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "modelplane_log__level",
+        "Modelplane_Log__Level",
+        "MODELPLANE_log__level",
+        "modelplane_log",
+    ],
+)
+def test_a_lower_case_variable_is_rejected_with_its_spelling(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(variable, "debug")
     with pytest.raises(CommandFailed) as caught:
         load_settings()
-    assert f"{variable}: there is no such setting; did you mean {variable.upper()}?" in report(caught.value)
+    assert (
+        f"{variable}: there is no such setting; did you mean {variable.upper()}?"
+        in report(caught.value)
+    )
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_entries_of_a_mapping_keep_their_case(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_entries_of_a_mapping_keep_their_case(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MODELPLANE_ENCRYPTION__KEYS__Prod2025", "/a")
     monkeypatch.setenv("MODELPLANE_ENCRYPTION__KEYS__OLD", "/b")
     monkeypatch.setenv("MODELPLANE_ENCRYPTION__ACTIVE_KEY", "Prod2025")
     settings = load_settings()
-    assert (settings.encryption.active_key, {name: str(path) for name, path in settings.encryption.keys.items()}) == (
+    assert (
+        settings.encryption.active_key,
+        {name: str(path) for name, path in settings.encryption.keys.items()},
+    ) == (
         "Prod2025",
         {"Prod2025": "/a", "old": "/b"},
     )
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("entries", [("Prod", "prod"), ("prod", "Prod")], ids=" then ".join)
-def test_entries_that_only_case_tells_apart_are_two(entries: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever comes first: one of two keys would be lost without a word, and the other one read from its file."""
+@pytest.mark.parametrize(
+    "entries", [("Prod", "prod"), ("prod", "Prod")], ids=" then ".join
+)
+def test_entries_that_differ_only_in_case_are_separate(
+    entries: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error in either order: otherwise one of two keys would be lost without a
+    message.
+    """
     for entry in entries:
         monkeypatch.setenv(f"MODELPLANE_ENCRYPTION__KEYS__{entry}", f"/{entry}")
-    assert load_settings().encryption.keys == {"Prod": Path("/Prod"), "prod": Path("/prod")}
+    assert load_settings().encryption.keys == {
+        "Prod": Path("/Prod"),
+        "prod": Path("/prod"),
+    }
 
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("value", ["no JSON", "[1]"])
 @pytest.mark.parametrize("group", ["encryption", "workloads"])
-def test_a_group_with_entries_that_is_no_mapping_is_refused(cli: Cli, group: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_of_settings_must_be_a_mapping(
+    cli: Cli, group: str, value: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(f"MODELPLANE_{group.upper()}", value)
     result = cli("get", "md")
     assert result.code == 2
@@ -166,44 +262,69 @@ def test_a_group_with_entries_that_is_no_mapping_is_refused(cli: Cli, group: str
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("variable", [*FOREIGN, "LOG__LEVEL", "controlCluster__name", "MY_MODELPLANE_LOG__LEVEL"])
-def test_a_variable_without_the_prefix_is_no_setting(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "variable",
+    [*FOREIGN, "LOG__LEVEL", "controlCluster__name", "MY_MODELPLANE_LOG__LEVEL"],
+)
+def test_a_variable_without_the_prefix_is_ignored(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = load_settings()
     monkeypatch.setenv(variable, "debug")
     assert load_settings() == before
 
 
 @pytest.mark.parametrize("variable", OTHERS)
-def test_a_variable_of_the_project_that_is_no_setting_is_let_be(variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_other_variables_of_the_project_are_ignored(
+    variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv(variable, str(tmp_path / "file"))
     assert Settings().log.level == "info"
     assert not is_setting(Settings, variable)
 
 
-def test_a_variable_replaces_what_the_file_says_under_its_own_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_overrides_the_file_in_its_own_spelling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_settings(
-        tmp_path / "mine.yaml", {"controlCluster": {"name": "a", "namespace": "n"}, "temporal": {"apiKeyFile": "/a", "namespace": "f"}}
+        tmp_path / "mine.yaml",
+        {
+            "controlCluster": {"name": "a", "namespace": "n"},
+            "temporal": {"apiKeyFile": "/a", "namespace": "f"},
+        },
     )
     monkeypatch.setenv(CONFIG_VARIABLE, str(tmp_path / "mine.yaml"))
     monkeypatch.setenv("MODELPLANE_CONTROL_CLUSTER__NAME", "b")
     monkeypatch.setenv("MODELPLANE_TEMPORAL__API_KEY_FILE", "/b")
     monkeypatch.setenv("MODELPLANE_ENCRYPTION__KEYS__K1", "/k1")
     settings = load_settings()
-    assert (settings.control_cluster.namespace, settings.control_cluster.name) == ("n", "b")
-    assert (settings.temporal.namespace, settings.temporal.api_key_file) == ("f", Path("/b"))
+    assert (settings.control_cluster.namespace, settings.control_cluster.name) == (
+        "n",
+        "b",
+    )
+    assert (settings.temporal.namespace, settings.temporal.api_key_file) == (
+        "f",
+        Path("/b"),
+    )
     assert settings.encryption.keys == {"k1": Path("/k1")}
 
 
-def test_a_group_of_settings_may_stand_in_one_variable(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_of_settings_may_stand_in_one_variable(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("MODELPLANE_TEMPORAL__ADDRESS")
     monkeypatch.setenv("MODELPLANE_TEMPORAL", '{"address": "example.com:7233"}')
     monkeypatch.setenv("MODELPLANE_TEMPORAL__NAMESPACE", "fleet")
     assert not nowhere.exists()
-    assert (load_settings().temporal.address, load_settings().temporal.namespace) == ("example.com:7233", "fleet")
+    assert (load_settings().temporal.address, load_settings().temporal.namespace) == (
+        "example.com:7233",
+        "fleet",
+    )
 
 
-# What engines and staging jobs get from us in their containers, where no program of ours reads settings.
+# Variables that the product sets in containers of engines and staging jobs, in which no
+# program of the product reads settings.
 OF_CONTAINERS = {
     f"MODELPLANE_{name}"
     for name in (
@@ -227,22 +348,54 @@ SOURCES = [
     ROOT / "Makefile",
     *(
         file
-        for folder in ("activities", "api_types", "client", "deploy", "docs", "examples", "front", "scheduler", "testbed", "workflows")
+        for folder in (
+            "activities",
+            "api_types",
+            "client",
+            "deploy",
+            "docs",
+            "examples",
+            "fleet_client",
+            "front",
+            "scheduler",
+            "testbed",
+            "workflows",
+        )
         for pattern in ("*.py", "*.md", "*.yaml")
         for file in (ROOT / folder).rglob(pattern)
     ),
-    *(ROOT / "tests" / name for name in ("conftest.py", "random_cases.py", "environment/shared_testbed.py")),
+    *(
+        ROOT / "tests" / name
+        for name in ("conftest.py", "random_cases.py", "environment/shared_testbed.py")
+    ),
 ]
 
 
-def test_every_variable_that_the_project_names_is_a_setting_or_known_to_be_none() -> None:
-    named = {variable for file in SOURCES for variable in re.findall(r"\bMODELPLANE_(?!ENV_PREFIX)[A-Z][A-Z_]*[A-Z]\b", file.read_text())}
+def test_every_variable_that_the_project_names_is_a_setting_or_known_to_be_none() -> (
+    None
+):
+    named = {
+        variable
+        for file in SOURCES
+        for variable in re.findall(
+            r"\bMODELPLANE_(?!ENV_PREFIX)[A-Z][A-Z_]*[A-Z]\b", file.read_text()
+        )
+    }
     assert set(OTHERS) | OF_CONTAINERS <= named
-    assert sorted(variable for variable in named - set(OTHERS) - OF_CONTAINERS if not is_setting(Settings, variable)) == []
+    assert (
+        sorted(
+            variable
+            for variable in named - set(OTHERS) - OF_CONTAINERS
+            if not is_setting(Settings, variable)
+        )
+        == []
+    )
 
 
 async def test_half_a_tls_pair_is_refused() -> None:
-    settings = Settings(temporal=TemporalSettings(tls_client_cert=Path("/tmp/cert.pem")))  # noqa: S108 - never read
+    settings = Settings(
+        temporal=TemporalSettings(tls_client_cert=Path("/tmp/cert.pem"))  # noqa: S108 - never read
+    )
     with pytest.raises(Refused, match="needs its key"):
         await connect(settings)
 
@@ -254,7 +407,12 @@ async def test_a_file_that_cannot_be_read_is_named_with_its_setting(field: str) 
         await connect(settings)
 
 
-def test_the_ui_is_where_the_setting_says_or_where_a_dev_server_puts_it() -> None:
-    assert list_link(Settings(temporal=TemporalSettings(ui="http://ui/"))) == "http://ui/namespaces/default/workflows"
-    at_default = Settings(temporal=TemporalSettings(address="10.0.0.7:7233", namespace="a b"))
+def test_the_address_of_the_ui_is_the_setting_or_that_of_a_dev_server() -> None:
+    assert (
+        list_link(Settings(temporal=TemporalSettings(ui="http://ui/")))
+        == "http://ui/namespaces/default/workflows"
+    )
+    at_default = Settings(
+        temporal=TemporalSettings(address="10.0.0.7:7233", namespace="a b")
+    )
     assert list_link(at_default) == "http://10.0.0.7:8233/namespaces/a%20b/workflows"

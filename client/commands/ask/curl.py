@@ -10,8 +10,9 @@ import typer
 from client.asking.requests import checked_path, read_headers, requested
 from client.asking.service import find_service
 from client.commands import options
-from client.errors import ExitCode, Refused
-from client.refs.targets import Target, kind_named
+from client.failures import ExitCode
+from fleet_client.errors import Refused
+from fleet_client.refs.targets import Target, kind_named
 
 _REQUEST_SECONDS = 300.0
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -19,26 +20,70 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 def curl(
     service: Annotated[str, typer.Argument(help="The ModelService.")],
-    path: Annotated[str, typer.Argument(help="Path below the service, such as /v1/models.")],
+    path: Annotated[
+        str, typer.Argument(help="Path below the service, such as /v1/models.")
+    ],
     *,
     namespace: options.Namespace = None,
-    method: Annotated[str | None, typer.Option("--request", "-X", help="Method; POST with --data.", show_default=False)] = None,
-    data: Annotated[str | None, typer.Option("--data", "-d", help="Body; `@FILE` reads a file.", show_default=False)] = None,
-    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="Header `Name: value`. May be repeated.")] = None,
-    include: Annotated[bool, typer.Option("--include", "-i", help="Show the headers of the answer too.")] = False,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            "--request", "-X", help="Method; POST with --data.", show_default=False
+        ),
+    ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            "--data", "-d", help="Body; `@FILE` reads a file.", show_default=False
+        ),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", help="Header `Name: value`. May be repeated."),
+    ] = None,
+    include: Annotated[
+        bool,
+        typer.Option("--include", "-i", help="Show the headers of the answer too."),
+    ] = False,
     gateway: options.Gateway = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.1, help="How long to wait for an answer, in seconds.")] = _REQUEST_SECONDS,
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", min=0.1, help="How long to wait for an answer, in seconds."
+        ),
+    ] = _REQUEST_SECONDS,
 ) -> None:
-    """Send a request to a ModelService. The body is on standard output; status and who answered on standard error; 1 for 400 and above."""
+    """Send a request to a ModelService.
+
+    The body is on standard output; the status and the endpoint that answered on
+    standard error. The exit code is 1 for status 400 and above.
+    """
     verb = (method or ("GET" if data is None else "POST")).upper()
     if verb not in _METHODS:
-        raise Refused(f"{verb!r} is not a method", next_step=f"use one of {', '.join(_METHODS)}")
+        raise Refused(
+            f"{verb!r} is not a method", next_step=f"use one of {', '.join(_METHODS)}"
+        )
     headers = read_headers(header or [])
     content = _body(data)
-    if content is not None and not any(name.lower() == "content-type" for name in headers):
+    if content is not None and not any(
+        name.lower() == "content-type" for name in headers
+    ):
         headers["Content-Type"] = "application/json"
-    target = Target.of(kind_named("ModelService"), namespace, service.removeprefix("ms/"))
-    status = asyncio.run(_curl(target, verb, checked_path(path), content, headers, gateway=gateway, seconds=timeout, include=include))
+    target = Target.of(
+        kind_named("ModelService"), namespace, service.removeprefix("ms/")
+    )
+    status = asyncio.run(
+        _curl(
+            target,
+            verb,
+            checked_path(path),
+            content,
+            headers,
+            gateway=gateway,
+            seconds=timeout,
+            include=include,
+        )
+    )
     if status >= 400:  # noqa: PLR2004 - the first status of HTTP that is an error
         raise typer.Exit(ExitCode.FAILED)
 
@@ -49,11 +94,17 @@ def _body(data: str | None) -> bytes | None:
     try:
         return Path(data[1:]).read_bytes()
     except OSError as error:
-        raise Refused(f"{data[1:]} cannot be read: {error.strerror}", next_step="name a file that exists; nothing was sent") from error
+        raise Refused(
+            f"{data[1:]} cannot be read: {error.strerror}",
+            next_step="name a file that exists; nothing was sent",
+        ) from error
 
 
 def _write(chunk: bytes) -> None:
-    """Write a part of the body: to a terminal as text that it cannot obey, to anything else as it is."""
+    """Write a part of the body.
+
+    On a terminal, control characters are shown instead of obeyed.
+    """
     if sys.stdout.isatty():
         print(chunk.decode(errors="replace"), end="", flush=True)
         return
@@ -74,8 +125,13 @@ async def _curl(
     include: bool,
 ) -> int:
     service = await find_service(target, gateway)
-    async with requested(service, method, path, seconds=seconds, content=content, headers=headers) as response:
-        print(f"{response.status_code} {response.reason_phrase} from {service.responder(response)}", file=sys.stderr)
+    async with requested(
+        service, method, path, seconds=seconds, content=content, headers=headers
+    ) as response:
+        print(
+            f"{response.status_code} {response.reason_phrase} from {service.responder(response)}",
+            file=sys.stderr,
+        )
         if include:
             for name, value in response.headers.items():
                 print(f"{name}: {value}", file=sys.stderr)
@@ -85,5 +141,5 @@ async def _curl(
             _write(chunk)
             last = chunk or last
         if last and not last.endswith(b"\n") and sys.stdout.isatty():
-            print(flush=True)  # the prompt begins a line of its own
+            print(flush=True)  # let the prompt begin on its own line
         return response.status_code

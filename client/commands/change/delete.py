@@ -1,4 +1,8 @@
-"""`modelplane delete`: request deletion, wait for its end, or skip a teardown step that cannot finish and list what stays behind."""
+"""`modelplane delete`: delete objects, and wait until they are gone.
+
+With `--force` it skips a teardown step that cannot finish, and lists the objects that
+stay behind.
+"""
 
 import asyncio
 import sys
@@ -12,24 +16,32 @@ import typer
 from api_types.messages.entities import Delete, Force
 from api_types.messages.signals import EntitySignals
 from api_types.resources.kinds import BY_KIND
-from api_types.resources.secrets import Stored
+from api_types.resources.secrets import DataManifest
 from client.commands import options
-from client.configuration import load_settings, require_temporal
-from client.errors import CommandFailed, NotFound, Refused, combine
-from client.fleet.connection import fleet_objects
-from client.fleet.lookup import find_objects
-from client.fleet.objects import Objects
+from client.failures import combine
 from client.follow.drain_check import EVICT, check_loss
-from client.follow.requests import Requested, current_user, new_request_id, result_of, show_results, until_applied
+from client.follow.results import result_of, show_results
 from client.follow.waiting import until_gone
 from client.manifests.documents import admit_documents, read_documents
 from client.manifests.secrets import STORED_ELSEWHERE, delete_secrets
 from client.output.progress import Progress
 from client.output.tables import NONE, columns
-from client.refs.selectors import parse_selector
-from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names, objects_named, with_workflow
-from client.refs.tree import Tree, condition
-from client.temporal.control_plane import ControlPlane
+from fleet_client.configuration import load_settings, require_temporal
+from fleet_client.connection import fleet_objects
+from fleet_client.errors import CommandFailed, NotFound, Refused
+from fleet_client.lookup import find_objects
+from fleet_client.objects import FleetObjects
+from fleet_client.refs.selectors import parse_selector
+from fleet_client.refs.targets import (
+    DEFAULT_NAMESPACE,
+    Target,
+    kinds_and_names,
+    objects_named,
+    with_workflow,
+)
+from fleet_client.refs.tree import Tree, condition
+from fleet_client.requests import Requested, current_user, new_request_id, until_applied
+from fleet_client.temporal.control_plane import ControlPlane
 
 _IN_USE, _OCCUPIED = "InUse", "Occupied"
 _LEFT_FIELDS = ("location", "kind", "namespace", "name", "reason")
@@ -38,7 +50,7 @@ _LEFT_TITLES = ["WHERE", "KIND", "NAMESPACE", "NAME", "WHY"]
 
 @dataclass(frozen=True)
 class DeleteOptions:
-    """How to delete, the same for every object of one command."""
+    """The options of one delete command, which apply to all its objects."""
 
     evict: bool = False
     allow_loss: bool = False
@@ -48,58 +60,105 @@ class DeleteOptions:
 
     @property
     def for_workflows(self) -> bool:
-        """Whether this is more than a deletion, which only the workflow of an object takes."""
+        """Whether only the workflow of an object can handle the request."""
         return self.evict or self.purge_crds or self.force is not None
 
 
 def delete(
     *,
-    objects: Annotated[list[str] | None, typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`), or a kind with -l.")] = None,
+    objects: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="FleetObjects (`md qwen`, `md/qwen ic/oslo`), or a kind with -l."
+        ),
+    ] = None,
     files: options.Files = None,
     namespace: options.Namespace = None,
     selector: options.Labels = None,
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
-    ignore_not_found: Annotated[bool, typer.Option("--ignore-not-found", help="An object that does not exist is no error.")] = False,
-    evict: Annotated[bool, typer.Option("--evict", help="InferenceCluster: move its replicas elsewhere first.")] = False,
+    ignore_not_found: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-not-found", help="Do not fail for an object that does not exist."
+        ),
+    ] = False,
+    evict: Annotated[
+        bool,
+        typer.Option(
+            "--evict", help="InferenceCluster: move its replicas elsewhere first."
+        ),
+    ] = False,
     allow_loss: Annotated[
-        bool, typer.Option("--allow-loss", help="With --evict: although replicas find no other place. Drain budgets hold all the same.")
+        bool,
+        typer.Option(
+            "--allow-loss",
+            help=(
+                "With --evict: also evict replicas that find no other place. Drain "
+                "budgets still apply."
+            ),
+        ),
     ] = False,
     purge_crds: Annotated[
         bool,
         typer.Option(
             "--purge-crds",
-            help="InferenceCluster: delete the definitions, too, that the charts of its stack leave; those with objects stay.",
+            help=(
+                "InferenceCluster: also delete the definitions that the charts of "
+                "its stack leave, except those with objects."
+            ),
         ),
     ] = False,
     force: Annotated[
         bool,
         typer.Option(
             "--force",
-            help="Skip the teardown step that is waited for now; for a ModelReplica whose cluster is not connected, or whose "
-            "InferenceCluster was deleted, all its steps on that cluster. Then wait for the rest (as with --wait), and list what stays "
-            "behind.",
+            help="Skip the current teardown step; for a ModelReplica whose cluster is not "
+            "connected, or whose InferenceCluster was deleted, all its steps on that "
+            "cluster. Then wait for the other steps (as with --wait), and list the "
+            "objects that stay behind.",
         ),
     ] = False,
-    scope: Annotated[str, typer.Option("--scope", help="With --force: skip this `step` (see there), or `all` remaining steps.")] = "step",
-    reason: Annotated[str, typer.Option("--reason", help="With --force: why; recorded in the events.")] = "",
+    scope: Annotated[
+        str,
+        typer.Option(
+            "--scope",
+            help="With --force: skip the current `step`, or `all` remaining steps.",
+        ),
+    ] = "step",
+    reason: Annotated[
+        str,
+        typer.Option(
+            "--reason", help="With --force: the reason, which the events show."
+        ),
+    ] = "",
 ) -> None:
-    """Delete objects in order: each step of a teardown waits until its objects are gone.
+    """Delete objects in order.
 
-    If one of the named objects does not exist, none is deleted. Neither is any if --evict would leave a replica without another place: that
-    is shown, and the exit code is 1, unless --allow-loss is given.
+    Each step of a teardown waits until its objects are gone. If one of the named
+    objects does not exist, none is deleted. With --evict, nothing is deleted if a
+    replica would find no other place: the command shows those replicas, and the exit
+    code is 1, unless --allow-loss is given.
     """
     if bool(objects) == bool(files):
         raise Refused(
-            "name objects or files, not both and not neither", next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`"
+            "name either objects or files",
+            next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`",
         )
     for kind, name in kinds_and_names(objects) if objects else ():
         with_workflow(kind, name)
     if selector is not None and not selector.strip():
-        # For `get` an empty selector is every object, which is not what a script means whose variable is unset.
-        raise Refused("-l is empty", next_step="name the labels of what to delete, such as `-l app=chat`")
+        # `get` takes an empty selector to mean all objects. Here it is more likely an
+        # unset variable of a script.
+        raise Refused(
+            "-l is empty",
+            next_step="name the labels of the objects to delete, such as `-l app=chat`",
+        )
     if allow_loss and not evict:
-        raise Refused("--allow-loss has no meaning without --evict", next_step="it is about the replicas that --evict moves elsewhere")
+        raise Refused(
+            "--allow-loss has no meaning without --evict",
+            next_step="add --evict, or remove --allow-loss",
+        )
     how = DeleteOptions(
         evict=evict,
         allow_loss=allow_loss,
@@ -107,7 +166,9 @@ def delete(
         force=_force(scope, reason) if force else None,
         ignore_not_found=ignore_not_found,
     )
-    asyncio.run(_delete(objects, files, namespace, selector, how, wait=wait, seconds=timeout))
+    asyncio.run(
+        _delete(objects, files, namespace, selector, how, wait=wait, seconds=timeout)
+    )
 
 
 async def _delete(
@@ -127,7 +188,8 @@ async def _delete(
         require_temporal(STORED_ELSEWHERE)
     if how.for_workflows:
         require_temporal(
-            "--evict, --purge-crds and --force are for the workflow of an object; without them `delete` works through the front"
+            "--evict, --purge-crds and --force are requests to the workflow of "
+            "an object; `delete` without them works through the front"
         )
     if targets or not files:
         async with fleet_objects(settings) as plane:
@@ -136,33 +198,58 @@ async def _delete(
                 if not selector:
                     await _require_existing(plane, targets, how)
             if how.evict:
-                await _check_loss(plane.temporal("an eviction is planned first"), targets, how)
+                await _check_loss(
+                    plane.temporal("an eviction is planned first"), targets, how
+                )
             deleting, failures = await _request_deletions(plane, targets, how)
             if deleting and how.force:
-                await _follow_forced(plane.temporal("what a forced teardown left behind is told by the workflow"), deleting, seconds)
+                await _follow_forced(
+                    plane.temporal(
+                        "only the workflow knows the objects that a forced teardown left behind"
+                    ),
+                    deleting,
+                    seconds,
+                )
             elif deleting and wait:
                 with Progress() as progress:
                     await until_gone(plane, deleting, seconds, progress)
-    failures += await delete_secrets(settings, stored, ignore_not_found=how.ignore_not_found)
+    failures += await delete_secrets(
+        settings, stored, ignore_not_found=how.ignore_not_found
+    )
     if failures:
         raise combine(failures)
 
 
-async def _selected(plane: Objects, words: Sequence[str], namespace: str | None, selector: str | None) -> list[Target]:
+async def _selected(
+    plane: FleetObjects,
+    words: Sequence[str],
+    namespace: str | None,
+    selector: str | None,
+) -> list[Target]:
     if not selector:
         return objects_named(words, namespace)
-    found = await find_objects(plane, kinds_and_names(words), namespace or DEFAULT_NAMESPACE, parse_selector(selector))
+    found = await find_objects(
+        plane,
+        kinds_and_names(words),
+        namespace or DEFAULT_NAMESPACE,
+        parse_selector(selector),
+    )
     if found.hidden:
         raise combine(found.hidden)
     return [one.target for one in found.objects]
 
 
-async def _require_existing(plane: Objects, targets: Sequence[Target], how: DeleteOptions) -> None:
-    """Check all objects before the first is deleted. Raises `NotFound`, `Unreachable`, `Refused`."""
+async def _require_existing(
+    plane: FleetObjects, targets: Sequence[Target], how: DeleteOptions
+) -> None:
+    """Check all objects before deleting the first.
+
+    Raise `NotFound`, `Unreachable` or `Refused`.
+    """
     for target in targets:
         _check_options(target, how)
     if len(targets) == 1 or how.ignore_not_found:
-        return  # the signal itself says whether the object exists
+        return  # sending the request shows whether the object exists
     missing = [target.title for target in targets if not await plane.exists(target)]
     if missing:
         raise NotFound(
@@ -172,41 +259,70 @@ async def _require_existing(plane: Objects, targets: Sequence[Target], how: Dele
         )
 
 
-async def _check_loss(plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions) -> None:
-    """Check what an eviction takes down before anything is sent. Raises `CommandFailed`, `NotFound`, `NoAnswer`."""
+async def _check_loss(
+    plane: ControlPlane, targets: Sequence[Target], how: DeleteOptions
+) -> None:
+    """Check which replicas an eviction would lose, before anything is sent.
+
+    Raise `CommandFailed`, `NotFound` or `NoAnswer`.
+    """
     for target in targets:
         _check_options(target, how)
-    there = [target for target in targets if not how.ignore_not_found or await plane.exists(target)]
+    there = [
+        target
+        for target in targets
+        if not how.ignore_not_found or await plane.exists(target)
+    ]
     await check_loss(plane, there, EVICT, allow_loss=how.allow_loss)
 
 
-async def _request_deletions(plane: Objects, targets: Sequence[Target], how: DeleteOptions) -> tuple[list[Target], list[CommandFailed]]:
-    """Send all requests in order, then wait for the answers; gives the objects that are being deleted, and the failures."""
+async def _request_deletions(
+    plane: FleetObjects, targets: Sequence[Target], how: DeleteOptions
+) -> tuple[list[Target], list[CommandFailed]]:
+    """Send all requests in order, then wait until they are applied.
+
+    Return the objects that are being deleted, and the failures.
+    """
     sent = [await result_of(request_deletion(plane, target, how)) for target in targets]
     wanted = [one for one in sent if isinstance(one, Requested)]
-    results = await asyncio.gather(*(until_applied(plane, one.target, one.request_id) for one in wanted))
+    results = await asyncio.gather(
+        *(until_applied(plane, one.target, one.request_id) for one in wanted)
+    )
     show_results(results, lambda _: "deletion requested")
     for one in results:
         warn_in_use(one)
-    return [one.target for one in wanted], [one for one in sent if isinstance(one, CommandFailed)]
+    return [one.target for one in wanted], [
+        one for one in sent if isinstance(one, CommandFailed)
+    ]
 
 
 def warn_in_use(requested: Requested) -> None:
-    """Warn of an object whose deletion waits for its users, with the way back if there is one."""
+    """Print a warning if the deletion waits for users of the object."""
     held = condition(requested.tree or {}, "Deleting")
     reason, target = held.get("reason"), requested.target
     if reason in (_IN_USE, _OCCUPIED):
-        why = f"{target.label} is deleted when nobody uses it: {held.get('message')}"
+        why = f"{target.label} is deleted when it is no longer used: {held.get('message')}"
         print(f"warning: {why}", file=sys.stderr, flush=True)
     if reason == _IN_USE:
         keep = f"`modelplane undelete {target.command}`"
         print(f"next: to keep it, {keep}", file=sys.stderr, flush=True)
 
 
-async def request_deletion(plane: Objects, target: Target, how: DeleteOptions) -> Requested | None:
-    """Signal the deletion of one object; None if it does not exist and need not. Raises `NotFound`, `Refused`, `Unreachable`."""
+async def request_deletion(
+    plane: FleetObjects, target: Target, how: DeleteOptions
+) -> Requested | None:
+    """Request the deletion of one object.
+
+    Return None if it does not exist and `how` allows that. Raise `NotFound`, `Refused`
+    or `Unreachable`.
+    """
     _check_options(target, how)
-    message = Delete(request_id=new_request_id(), by=current_user(), evict=how.evict, purge_crds=how.purge_crds)
+    message = Delete(
+        request_id=new_request_id(),
+        by=current_user(),
+        evict=how.evict,
+        purge_crds=how.purge_crds,
+    )
     try:
         await plane.delete(target, message)
     except NotFound:
@@ -214,59 +330,99 @@ async def request_deletion(plane: Objects, target: Target, how: DeleteOptions) -
             return None
         raise
     if how.force:
-        with suppress(NotFound):  # it was gone before there was a step to skip
-            forced = plane.temporal("a step is skipped by the workflow")
-            await forced.signal(target, EntitySignals.FORCE, how.force.model_copy(update={"request_id": new_request_id()}))
+        with suppress(NotFound):  # the object was gone before a step could be skipped
+            forced = plane.temporal("only the workflow can skip a step")
+            await forced.signal(
+                target,
+                EntitySignals.FORCE,
+                how.force.model_copy(update={"request_id": new_request_id()}),
+            )
     return Requested(target, message.request_id)
 
 
 def _check_options(target: Target, how: DeleteOptions) -> None:
     if how.evict and target.kind.kind != "InferenceCluster":
-        raise Refused(f"--evict has no meaning for {target.title}", next_step="it moves the replicas of an InferenceCluster elsewhere")
+        raise Refused(
+            f"--evict has no meaning for {target.title}",
+            next_step="it moves the replicas of an InferenceCluster elsewhere",
+        )
     if how.purge_crds and target.kind.kind != "InferenceCluster":
         raise Refused(
-            f"--purge-crds has no meaning for {target.title}", next_step="it deletes definitions from an InferenceCluster's cluster"
+            f"--purge-crds has no meaning for {target.title}",
+            next_step="it deletes definitions from an InferenceCluster's cluster",
         )
 
 
-async def _follow_forced(plane: ControlPlane, deleting: Sequence[Target], seconds: float) -> None:
-    """Wait until all are gone, and list what they left behind even when that takes too long. Raises `TimedOut`."""
+async def _follow_forced(
+    plane: ControlPlane, deleting: Sequence[Target], seconds: float
+) -> None:
+    """Wait until all objects are gone, and list what they left behind.
+
+    The list is printed after a timeout too. Raise `TimedOut`.
+    """
     try:
         with Progress() as progress:
             await until_gone(plane, deleting, seconds, progress)
     finally:
         for target in deleting:
-            print(f"{target.label} " + "\n".join(left_behind(await plane.last_state(target))), flush=True)
+            print(
+                f"{target.label} "
+                + "\n".join(left_behind(await plane.last_state(target))),
+                flush=True,
+            )
 
 
 def left_behind(tree: Tree | None) -> list[str]:
-    """Say what a teardown left behind, by cluster."""
+    """Return lines about the objects that a teardown left behind, sorted by cluster."""
     if tree is None:
         return ["may have left objects behind: no worker answers for it"]
     items = (tree.get("status") or {}).get("leftBehind") or ()
-    left = sorted(items, key=lambda item: tuple(str(item.get(field, "")) for field in _LEFT_FIELDS))
+    left = sorted(
+        items,
+        key=lambda item: tuple(str(item.get(field, "")) for field in _LEFT_FIELDS),
+    )
     if not left:
         return ["left nothing behind"]
     rows = [[str(item.get(field) or NONE) for field in _LEFT_FIELDS] for item in left]
-    return [f"left {len(left)} object{'s' if len(left) > 1 else ''} behind:", *(f"  {line}" for line in columns(_LEFT_TITLES, rows))]
+    return [
+        f"left {len(left)} object{'s' if len(left) > 1 else ''} behind:",
+        *(f"  {line}" for line in columns(_LEFT_TITLES, rows)),
+    ]
 
 
-def _from_files(files: Sequence[str], namespace: str | None) -> tuple[list[Target], list[Stored]]:
-    """Give the objects of the files in reverse order, and the manifests of those in the secret store."""
-    manifests = [one.manifest for one in reversed(admit_documents(read_documents(files), namespace))]
-    stored = [m for m in manifests if isinstance(m, Stored)]
-    kinds = [(with_workflow(BY_KIND[m.kind], m.metadata.name), m.metadata) for m in manifests if m.kind in BY_KIND]
-    targets = [Target.of(kind, metadata.namespace, metadata.name) for kind, metadata in kinds]
+def _from_files(
+    files: Sequence[str], namespace: str | None
+) -> tuple[list[Target], list[DataManifest]]:
+    """Return the objects of the files in reverse order, and the stored manifests.
+
+    A stored manifest is a Secret or ConfigMap, which is in the secret store.
+    """
+    manifests = [
+        one.manifest
+        for one in reversed(admit_documents(read_documents(files), namespace))
+    ]
+    stored = [m for m in manifests if isinstance(m, DataManifest)]
+    kinds = [
+        (with_workflow(BY_KIND[m.kind], m.metadata.name), m.metadata)
+        for m in manifests
+        if m.kind in BY_KIND
+    ]
+    targets = [
+        Target.of(kind, metadata.namespace, metadata.name) for kind, metadata in kinds
+    ]
     return targets, stored
 
 
 def _force(scope: str, reason: str) -> Force:
     if not reason:
-        raise Refused("--force needs --reason TEXT", next_step="say why the step is skipped; it is recorded in the events of the object")
+        raise Refused(
+            "--force needs --reason TEXT",
+            next_step="say why the step is skipped; it is recorded in the events of the object",
+        )
     if scope not in {"step", "all"}:
         raise Refused(
             f"--scope must be step or all, got {scope!r}",
-            next_step="`step` skips the one that is waited for now, `all` all that remain",
+            next_step="`step` skips the current step, `all` skips all remaining steps",
         )
     chosen: Literal["step", "all"] = "all" if scope == "all" else "step"
     return Force(by=current_user(), scope=chosen, reason=reason)

@@ -1,8 +1,9 @@
 """`modelplane drain`, `cordon` and `uncordon`.
 
-Each changes one taint in the cluster's spec and leaves everything else to the scheduler, which moves replicas under the budgets of their
-deployments. The cluster's condition SchedulingDisabled shows why nothing is placed there. A drain is planned first: it must not take down
-what has no other place.
+Each changes one taint in the cluster's spec. The scheduler then moves replicas within
+the drain budgets of their deployments, and the cluster's condition SchedulingDisabled
+shows the reason. A drain is planned first, because it must not remove a replica that
+has no other place.
 """
 
 import asyncio
@@ -14,75 +15,131 @@ import typer
 from api_types.resources.kinds import BY_KIND
 from api_types.taints import with_cordon, with_taint, without_taint
 from client.commands import options
-from client.configuration import load_settings
-from client.errors import Refused
-from client.fleet.connection import fleet_objects
-from client.fleet.objects import Objects
 from client.follow.drain_check import DRAIN, check_loss
 from client.follow.drain_progress import until_drained
 from client.follow.edit import change
-from client.follow.requests import request_each
+from client.follow.results import request_each
 from client.output.progress import Progress
-from client.refs.targets import Target, kinds_and_names
-from client.refs.tree import Tree
-from client.temporal.control_plane import control_plane
+from fleet_client.configuration import load_settings
+from fleet_client.connection import fleet_objects
+from fleet_client.errors import Refused
+from fleet_client.objects import FleetObjects
+from fleet_client.refs.targets import Target, kinds_and_names
+from fleet_client.refs.tree import Tree
+from fleet_client.temporal.control_plane import control_plane
 
-Cluster = Annotated[str, typer.Argument(metavar="CLUSTER", help="An InferenceCluster: `oslo` or `ic/oslo`.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in condition SchedulingDisabled and in the events.")]
+Cluster = Annotated[
+    str,
+    typer.Argument(metavar="CLUSTER", help="An InferenceCluster: `oslo` or `ic/oslo`."),
+]
+Reason = Annotated[
+    str,
+    typer.Option(
+        "--reason",
+        help="The reason, which the condition SchedulingDisabled and the events show.",
+    ),
+]
 
 
 def drain(
     cluster: Cluster,
     allow_loss: Annotated[
-        bool, typer.Option("--allow-loss", help="Drain although replicas find no other place. Drain budgets hold all the same.")
+        bool,
+        typer.Option(
+            "--allow-loss",
+            help="Also drain replicas that find no other place. Drain budgets still apply.",
+        ),
     ] = False,
     reason: Reason = "",
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Move every replica off a cluster and place nothing there until `modelplane uncordon`.
+    """Move every replica off a cluster and place nothing there until `uncordon`.
 
-    Where a replica would find no other place, that is shown, nothing is sent, and the exit code is 1, unless --allow-loss is given.
-    `modelplane cordon` moves nothing; `modelplane plan --drain CLUSTER` shows in detail what a drain would do.
+    If a replica would find no other place, the command shows it, sends nothing, and
+    exits with code 1, unless --allow-loss is given. `modelplane cordon` moves nothing;
+    `modelplane plan --drain CLUSTER` shows in detail what a drain would do.
     """
-    asyncio.run(_drain(_cluster(cluster), reason, allow_loss=allow_loss, wait=wait, seconds=timeout))
+    asyncio.run(
+        _drain(
+            _cluster(cluster), reason, allow_loss=allow_loss, wait=wait, seconds=timeout
+        )
+    )
 
 
 def cordon(cluster: Cluster, reason: Reason = "") -> None:
-    """Place nothing more on a cluster until `modelplane uncordon`. What runs there stays."""
-    asyncio.run(_change(_cluster(cluster), with_cordon, reason, ("cordoned", "takes no replicas already")))
+    """Place nothing more on a cluster until `modelplane uncordon`. Its replicas stay."""
+    asyncio.run(
+        _change(
+            _cluster(cluster),
+            with_cordon,
+            reason,
+            ("cordoned", "already takes no replicas"),
+        )
+    )
 
 
 def uncordon(cluster: Cluster, reason: Reason = "") -> None:
     """Allow replicas on a drained or cordoned cluster again. Nothing moves back by itself."""
-    asyncio.run(_change(_cluster(cluster), without_taint, reason, ("uncordoned", "was neither drained nor cordoned")))
+    asyncio.run(
+        _change(
+            _cluster(cluster),
+            without_taint,
+            reason,
+            ("uncordoned", "was neither drained nor cordoned"),
+        )
+    )
 
 
 def _cluster(word: str) -> Target:
     kind = BY_KIND["InferenceCluster"]
     ((found, name),) = kinds_and_names([word]) if "/" in word else [(kind, word)]
     if found != kind or not name:
-        raise Refused(f"{word!r} is no InferenceCluster", next_step="write the name of a cluster: `modelplane get ic` lists them")
+        raise Refused(
+            f"{word!r} is not an InferenceCluster",
+            next_step="write the name of a cluster: `modelplane get ic` lists them",
+        )
     return Target.of(kind, None, name)
 
 
-async def _drain(target: Target, reason: str, *, allow_loss: bool, wait: bool, seconds: float) -> None:
-    why = "a drain is planned first, with what the scheduler knows; `modelplane cordon` works through the front, and moves nothing"
+async def _drain(
+    target: Target, reason: str, *, allow_loss: bool, wait: bool, seconds: float
+) -> None:
+    why = (
+        "it plans the drain from the scheduler's state; `modelplane cordon` works "
+        "through the front, and moves nothing"
+    )
     async with control_plane(load_settings(), why) as plane:
         await check_loss(plane, [target], DRAIN, allow_loss=allow_loss)
-        await _request(plane, target, with_taint, reason, ("drain requested", "is drained already"))
+        await _request(
+            plane, target, with_taint, reason, ("drain requested", "is drained already")
+        )
         if wait:
             with Progress() as progress:
                 await until_drained(plane, target.name, seconds, progress)
 
 
-async def _change(target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
+async def _change(
+    target: Target,
+    taint: Callable[[Tree], Tree],
+    reason: str,
+    outcomes: tuple[str, str],
+) -> None:
     async with fleet_objects(load_settings()) as plane:
         await _request(plane, target, taint, reason, outcomes)
 
 
-async def _request(plane: Objects, target: Target, taint: Callable[[Tree], Tree], reason: str, outcomes: tuple[str, str]) -> None:
-    """Change the taints of a cluster; `outcomes` says what is printed where they are other ones, and where they are the same."""
+async def _request(
+    plane: FleetObjects,
+    target: Target,
+    taint: Callable[[Tree], Tree],
+    reason: str,
+    outcomes: tuple[str, str],
+) -> None:
+    """Change the taints of a cluster.
+
+    `outcomes` are the texts for a change and for no change.
+    """
     done, already = outcomes
     await request_each(
         [target],

@@ -1,4 +1,4 @@
-"""`modelplane retry`: retry now what waits for its next attempt, for instance after its cause was fixed."""
+"""`modelplane retry`: run failed steps again without waiting for their next attempt."""
 
 import asyncio
 from typing import Annotated
@@ -7,15 +7,18 @@ import typer
 
 from api_types.messages.entities import RetryNow
 from client.commands import options
-from client.configuration import load_settings
-from client.fleet.connection import fleet_objects
-from client.fleet.objects import Objects
-from client.follow.requests import Requested, current_user, new_request_id, request_each, until_applied
-from client.refs.targets import Target, objects_named
+from client.follow.results import request_each
+from fleet_client.configuration import load_settings
+from fleet_client.connection import fleet_objects
+from fleet_client.objects import FleetObjects
+from fleet_client.refs.targets import Target, objects_named
+from fleet_client.requests import Requested, current_user, new_request_id, until_applied
 
 
 def retry(
-    objects: Annotated[list[str], typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`).")],
+    objects: Annotated[
+        list[str], typer.Argument(help="FleetObjects (`md qwen`, `md/qwen ic/oslo`).")
+    ],
     namespace: options.Namespace = None,
 ) -> None:
     """Retry failed steps of objects now instead of after their backoff."""
@@ -24,11 +27,15 @@ def retry(
 
 async def _retry(targets: list[Target]) -> None:
     async with fleet_objects(load_settings()) as plane:
-        await request_each(targets, lambda target: request_retry(plane, target), lambda _: "retry requested")
+        await request_each(
+            targets,
+            lambda target: request_retry(plane, target),
+            lambda _: "retry requested",
+        )
 
 
-async def request_retry(plane: Objects, target: Target) -> Requested:
-    """Request the retry and wait until it is applied. Raises `NotFound`."""
+async def request_retry(plane: FleetObjects, target: Target) -> Requested:
+    """Request a retry and wait until the workflow has accepted it. Raise `NotFound`."""
     message = RetryNow(request_id=new_request_id(), by=current_user())
     await plane.retry(target, message)
     return await until_applied(plane, target, message.request_id)

@@ -1,6 +1,7 @@
 """`modelplane rollout`: status, pause, resume, restart and undo.
 
-Each changes the spec of the deployment, so that its manifest shows what was requested; the scheduler decides the single steps.
+All of them except `status` change the spec of the deployment, so its manifest shows the
+request. The scheduler decides when each replica changes.
 """
 
 import asyncio
@@ -13,55 +14,90 @@ import typer
 from api_types.clock import timestamp, utc_now
 from api_types.labels import RESTARTED_AT
 from client.commands import options
-from client.configuration import load_settings
-from client.errors import Refused
-from client.fleet.connection import fleet_objects
-from client.fleet.objects import Objects as Fleet
 from client.follow.advice import rollout_advice
 from client.follow.edit import change
-from client.follow.requests import Requested, request_each, until_answered
+from client.follow.results import request_each
 from client.follow.rollout_progress import progress_of, until_rolled_out
 from client.output.progress import Progress
-from client.refs.targets import Target, objects_named
-from client.refs.tree import Tree
+from fleet_client.configuration import load_settings
+from fleet_client.connection import fleet_objects
+from fleet_client.errors import Refused
+from fleet_client.objects import FleetObjects
+from fleet_client.refs.targets import Target, objects_named
+from fleet_client.refs.tree import Tree
+from fleet_client.requests import Requested, until_answered
 
 _KIND = "ModelDeployment"
 
 rollout = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Show and control the rollout of a changed template."
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show and control the rollout of a changed template.",
 )
 
-Objects = Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")]
+Objects = Annotated[
+    list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")
+]
 
 
 @rollout.command("status")
 def status(
     objects: Objects,
     namespace: options.Namespace = None,
-    watch: Annotated[bool, typer.Option("--watch/--no-watch", "-w", help="Wait until the rollout is done.")] = True,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch/--no-watch", "-w", help="Wait until the rollout is done."
+        ),
+    ] = True,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Show how far the rollout is. Exit code 5 when it is not done in time, or with --no-watch when it is not done now."""
+    """Show the progress of the rollout.
+
+    Exit code 5 if it is not done in time, or, with --no-watch, not done now.
+    """
     asyncio.run(_status(_deployments(objects, namespace), timeout if watch else 0.0))
 
 
 @rollout.command("pause")
 def pause(objects: Objects, namespace: options.Namespace = None) -> None:
     """Change no further replica until `rollout resume`; changes under way finish."""
-    asyncio.run(_change_each(_deployments(objects, namespace), lambda tree: with_pause(tree, paused=True), "paused", "is paused already"))
+    asyncio.run(
+        _change_each(
+            _deployments(objects, namespace),
+            lambda tree: with_pause(tree, paused=True),
+            "paused",
+            "is paused already",
+        )
+    )
 
 
 @rollout.command("resume")
 def resume(objects: Objects, namespace: options.Namespace = None) -> None:
     """Resume a paused rollout."""
-    asyncio.run(_change_each(_deployments(objects, namespace), lambda tree: with_pause(tree, paused=False), "resumed", "was not paused"))
+    asyncio.run(
+        _change_each(
+            _deployments(objects, namespace),
+            lambda tree: with_pause(tree, paused=False),
+            "resumed",
+            "was not paused",
+        )
+    )
 
 
 @rollout.command("restart")
 def restart(objects: Objects, namespace: options.Namespace = None) -> None:
     """Replace every engine pod by a new one, within the budgets of a rollout."""
     now = timestamp(utc_now())
-    asyncio.run(_change_each(_deployments(objects, namespace), lambda tree: with_restart(tree, now), "restarted", "was restarted just now"))
+    asyncio.run(
+        _change_each(
+            _deployments(objects, namespace),
+            lambda tree: with_restart(tree, now),
+            "restarted",
+            "was restarted just now",
+        )
+    )
 
 
 @rollout.command("undo")
@@ -69,59 +105,103 @@ def undo(
     objects: Objects,
     namespace: options.Namespace = None,
     to: Annotated[
-        int | None, typer.Option("--to-generation", help="The generation whose template to bring back; else the one before.")
+        int | None,
+        typer.Option(
+            "--to-generation",
+            help="The generation whose template is restored; default: the previous one.",
+        ),
     ] = None,
 ) -> None:
-    """Bring an earlier template back, as a new generation."""
+    """Restore an earlier template, as a new generation."""
     asyncio.run(_undo(_deployments(objects, namespace), to))
 
 
 def with_pause(tree: Tree, *, paused: bool) -> Tree:
-    """Give a deployment's spec with its rollout paused or not."""
+    """Return a deployment's spec with its rollout paused or resumed."""
     spec: Tree = tree["spec"]
     before: Tree = spec.get("rollout") or {}
     if bool(before.get("paused")) is paused:
         return spec
     rest = {key: value for key, value in before.items() if key != "paused"}
     after = {**rest, "paused": True} if paused else rest
-    return {**{key: value for key, value in spec.items() if key != "rollout"}, **({"rollout": after} if after else {})}
+    changed = {key: value for key, value in spec.items() if key != "rollout"}
+    if after:
+        changed["rollout"] = after
+    return changed
 
 
 def with_restart(tree: Tree, at: str) -> Tree:
-    """Give a deployment's spec with a new annotation on every pod template, so that all of them differ from what runs."""
+    """Return a deployment's spec with a new annotation on every pod template.
+
+    The annotation makes all pods differ from the running ones.
+    """
     template = tree["spec"]["template"]
-    engines = [{**engine, "members": [_annotated(member, at) for member in engine["members"]]} for engine in template["spec"]["engines"]]
-    return {**tree["spec"], "template": {**template, "spec": {**template["spec"], "engines": engines}}}
+    engines = [
+        {**engine, "members": [_annotated(member, at) for member in engine["members"]]}
+        for engine in template["spec"]["engines"]
+    ]
+    return {
+        **tree["spec"],
+        "template": {**template, "spec": {**template["spec"], "engines": engines}},
+    }
 
 
 def with_template(tree: Tree, revisions: Sequence[Tree], to: int | None) -> Tree:
-    """Give a deployment's spec with the template of an earlier generation, by default the last. Raises `Refused` if it is not stored."""
-    stored = {int(revision["generation"]): revision["template"] for revision in revisions}
+    """Return a deployment's spec with an earlier template, by default the last one.
+
+    Raise `Refused` if the template of that generation is not stored.
+    """
+    stored = {
+        int(revision["generation"]): revision["template"] for revision in revisions
+    }
     wanted = to if to is not None else max(stored, default=None)
     if wanted is None or wanted not in stored:
         known = ", ".join(map(str, sorted(stored))) or "none"
-        missing = f"the template of generation {to} is not stored" if to is not None else "there is no earlier template"
-        raise Refused(f"ModelDeployment {tree['metadata']['name']}: {missing}", next_step=f"generations with a stored template: {known}")
-    return {**tree["spec"], "template": {**tree["spec"]["template"], "spec": stored[wanted]}}
+        missing = (
+            f"the template of generation {to} is not stored"
+            if to is not None
+            else "there is no earlier template"
+        )
+        raise Refused(
+            f"ModelDeployment {tree['metadata']['name']}: {missing}",
+            next_step=f"generations with a stored template: {known}",
+        )
+    return {
+        **tree["spec"],
+        "template": {**tree["spec"]["template"], "spec": stored[wanted]},
+    }
 
 
 def _annotated(member: Tree, at: str) -> Tree:
     template = member["template"]
     metadata = template.get("metadata") or {}
     annotations = {**(metadata.get("annotations") or {}), RESTARTED_AT: at}
-    return {**member, "template": {**template, "metadata": {**metadata, "annotations": annotations}}}
+    return {
+        **member,
+        "template": {**template, "metadata": {**metadata, "annotations": annotations}},
+    }
 
 
 def _deployments(words: list[str], namespace: str | None) -> list[Target]:
     targets = objects_named(words, namespace)
-    if other := next((target for target in targets if target.kind.kind != _KIND), None):
-        raise Refused(f"{other.title} has no rollout", next_step=f"only a {_KIND} has one: `modelplane rollout status md/NAME`")
+    for target in targets:
+        if target.kind.kind != _KIND:
+            raise Refused(
+                f"{target.title} has no rollout",
+                next_step=f"only a {_KIND} has one: `modelplane rollout status md/NAME`",
+            )
     return targets
 
 
-async def _change_each(targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str) -> None:
+async def _change_each(
+    targets: list[Target], new_spec: Callable[[Tree], Tree], done: str, already: str
+) -> None:
     async with fleet_objects(load_settings()) as plane:
-        await request_each(targets, lambda target: change(plane, target, new_spec), lambda one: done if one.request_id else already)
+        await request_each(
+            targets,
+            lambda target: change(plane, target, new_spec),
+            lambda one: done if one.request_id else already,
+        )
 
 
 async def _undo(targets: list[Target], to: int | None) -> None:
@@ -129,14 +209,18 @@ async def _undo(targets: list[Target], to: int | None) -> None:
         await request_each(
             targets,
             lambda target: roll_back(plane, target, to),
-            lambda one: "rolled back" if one.request_id else "has that template already",
+            lambda one: (
+                "rolled back" if one.request_id else "has that template already"
+            ),
         )
 
 
-async def roll_back(plane: Fleet, target: Target, to: int | None) -> Requested:
-    """Bring the template of an earlier generation back. Raises as `change` does."""
+async def roll_back(plane: FleetObjects, target: Target, to: int | None) -> Requested:
+    """Restore the template of an earlier generation. Raise the errors of `change`."""
     revisions = await until_answered(lambda: plane.revisions(target))
-    return await change(plane, target, partial(with_template, revisions=revisions, to=to))
+    return await change(
+        plane, target, partial(with_template, revisions=revisions, to=to)
+    )
 
 
 async def _status(targets: list[Target], seconds: float) -> None:

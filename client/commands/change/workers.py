@@ -1,4 +1,4 @@
-"""`modelplane workers`: which builds of workers there are, and which of them runs the workflows."""
+"""`modelplane workers`: the builds of workers, and the one that runs the workflows."""
 
 import asyncio
 import time
@@ -13,35 +13,52 @@ from temporalio.service import RPCError
 from api_types.setting_types import UNVERSIONED
 from api_types.settings import Settings
 from client.commands import options
-from client.configuration import load_settings
-from client.errors import NotFound, Refused
 from client.output.tables import columns
-from client.temporal.build import build_id
-from client.temporal.connection import connect, unreachable
-from client.temporal.worker_versions import CURRENT, WorkerVersions, promote, worker_versions
+from fleet_client.configuration import load_settings
+from fleet_client.errors import NotFound, Refused
+from fleet_client.temporal.build import build_id
+from fleet_client.temporal.connection import connect, unreachable
+from fleet_client.temporal.worker_versions import (
+    CURRENT,
+    WorkerVersions,
+    promote,
+    worker_versions,
+)
 
 _POLL_SECONDS = 1.0
 
 workers = typer.Typer(
-    add_completion=False, no_args_is_help=True, rich_markup_mode=None, help="Show the builds of workers, and promote one of them."
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Show the builds of workers, and promote one of them.",
 )
 
 
 @workers.command("status")
 def status() -> None:
-    """Show the builds: which one runs the workflows, and which task queues of workflows each serves."""
+    """Show the builds, which one runs the workflows, and the task queues of each."""
     print("\n".join(asyncio.run(_status(load_settings()))))
 
 
 @workers.command("promote")
 def promote_build(
     build: Annotated[
-        str, typer.Argument(help=f"The build; `{UNVERSIONED}` for workers without versioning.", show_default="that of this program")
+        str,
+        typer.Argument(
+            help=f"The build; `{UNVERSIONED}` for workers without versioning.",
+            show_default="the build of this program",
+        ),
     ] = "",
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until workers of the build are there.")] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until workers of the build are there.")
+    ] = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
 ) -> None:
-    """Let a build run the workflows, an earlier one too. Each workflow goes on with it at its next task."""
+    """Make a build run the workflows, even an earlier one.
+
+    Each workflow switches to it with its next task.
+    """
     settings = load_settings()
     wanted = build or build_id(settings.worker)
     done = asyncio.run(_promote(settings, wanted, timeout if wait else 0.0))
@@ -49,11 +66,14 @@ def promote_build(
 
 
 def status_table(versions: WorkerVersions) -> list[str]:
-    """Show one build in each line; the workers without versioning come last."""
+    """Return one line for each build. Workers without versioning come last."""
     status = dict(versions.status)
     if UNVERSIONED in versions.serves or versions.current == UNVERSIONED:
         status[UNVERSIONED] = CURRENT if versions.current == UNVERSIONED else "Inactive"
-    rows = [[build, said, ", ".join(versions.serves.get(build, ()))] for build, said in status.items()]
+    rows = [
+        [build, said, ", ".join(versions.serves.get(build, ()))]
+        for build, said in status.items()
+    ]
     return columns(["BUILD", "STATUS", "SERVES"], rows)
 
 
@@ -79,7 +99,10 @@ def _deployment_name(settings: Settings) -> str:
     if not name:
         raise Refused(
             "worker.deploymentName is not set: workers with these settings have no versioning",
-            next_step="set it to the value in the settings of the workers, such as MODELPLANE_WORKER__DEPLOYMENT_NAME=modelplane",
+            next_step=(
+                "set it to the value in the settings of the workers, such as "
+                "MODELPLANE_WORKER__DEPLOYMENT_NAME=modelplane"
+            ),
         )
     return name
 

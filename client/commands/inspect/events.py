@@ -9,18 +9,20 @@ import typer
 
 from api_types.clock import utc_now
 from api_types.resources.kinds import SERVED
+from api_types.text.age import age
 from client.commands import options
-from client.configuration import load_settings
-from client.errors import Refused, combine
-from client.fleet.connection import fleet_objects
-from client.fleet.lookup import KindsAndNames, find_objects
+from client.failures import combine
 from client.output.formats import Format, as_json, as_yaml
 from client.output.printer import warn_hidden, warn_unanswered
-from client.output.tables import age, columns, measure
-from client.refs.selectors import parse_selector
-from client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
-from client.refs.tree import Tree, events
-from client.temporal.control_plane import ListedObject
+from client.output.tables import columns, measure
+from fleet_client.configuration import load_settings
+from fleet_client.connection import fleet_objects
+from fleet_client.errors import Refused
+from fleet_client.lookup import KindsAndNames, find_objects
+from fleet_client.refs.selectors import parse_selector
+from fleet_client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
+from fleet_client.refs.tree import Tree, events
+from fleet_client.temporal.control_plane import ListedObject
 
 _POLL_SECONDS = 1.0
 _TITLES = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
@@ -28,27 +30,42 @@ _TITLES = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
 
 @dataclass(frozen=True)
 class ObjectEvent:
-    """An event and the object that it is about."""
+    """An event and its object."""
 
     target: Target
     event: Tree
 
     @property
     def key(self) -> tuple[str, str, str, int]:
-        """Identify the event; one that is counted again is a new one."""
-        return (self.target.workflow_id, str(self.event.get("reason")), str(self.event.get("message")), int(self.event.get("count") or 1))
+        """The identity of the event.
+
+        A repeated event has another count, so it is a new one.
+        """
+        return (
+            self.target.workflow_id,
+            str(self.event.get("reason")),
+            str(self.event.get("message")),
+            int(self.event.get("count") or 1),
+        )
 
     @property
     def tree(self) -> Tree:
-        """Give the event for machines, with the object it is about."""
+        """The event with its object, for JSON and YAML output."""
         about = {"kind": self.target.kind.kind, "name": self.target.name}
-        return {**self.event, "object": about | ({"namespace": self.target.namespace} if self.target.namespace else {})}
+        return {
+            **self.event,
+            "object": about
+            | ({"namespace": self.target.namespace} if self.target.namespace else {}),
+        }
 
 
 def show_events(
     *,
     objects: Annotated[
-        list[str] | None, typer.Argument(help="Objects or kinds; without any, everything in the namespace and the fleet.")
+        list[str] | None,
+        typer.Argument(
+            help="Objects or kinds; without any, everything in the namespace and the fleet."
+        ),
     ] = None,
     namespace: options.Namespace = None,
     all_namespaces: options.AllNamespaces = False,
@@ -58,13 +75,24 @@ def show_events(
 ) -> None:
     """Show the events of objects, the latest last."""
     if output == Format.NAME:
-        raise Refused("events have no names", next_step="use -o table, wide, yaml or json")
-    wanted: KindsAndNames = kinds_and_names(objects) if objects else [(kind, None) for kind in SERVED]
+        raise Refused(
+            "events have no names", next_step="use -o table, wide, yaml or json"
+        )
+    wanted: KindsAndNames = (
+        kinds_and_names(objects) if objects else [(kind, None) for kind in SERVED]
+    )
     scope = None if all_namespaces else (namespace or DEFAULT_NAMESPACE)
     asyncio.run(_show(wanted, scope, selector, output, watch=watch))
 
 
-async def _show(wanted: KindsAndNames, scope: str | None, selector: str | None, output: Format, *, watch: bool) -> None:
+async def _show(
+    wanted: KindsAndNames,
+    scope: str | None,
+    selector: str | None,
+    output: Format,
+    *,
+    watch: bool,
+) -> None:
     chosen = parse_selector(selector)
     async with fleet_objects(load_settings()) as plane:
         found, missing, hidden = await find_objects(plane, wanted, scope, chosen)
@@ -78,13 +106,17 @@ async def _show(wanted: KindsAndNames, scope: str | None, selector: str | None, 
             await asyncio.sleep(_POLL_SECONDS)
             found = (await find_objects(plane, wanted, scope, chosen)).objects
             present, known = in_order(found), {one.key for one in shown}
-            _print([one for one in present if one.key not in known], output, titled=False)
+            _print(
+                [one for one in present if one.key not in known], output, titled=False
+            )
             shown = present
 
 
 def in_order(found: Iterable[ListedObject]) -> list[ObjectEvent]:
-    """Give the events of objects by the time they were last seen."""
-    all_events = [ObjectEvent(one.target, event) for one in found for event in events(one.tree)]
+    """Return the events of objects, sorted by the time of their last occurrence."""
+    all_events = [
+        ObjectEvent(one.target, event) for one in found for event in events(one.tree)
+    ]
     return sorted(all_events, key=lambda one: str(one.event.get("last") or ""))
 
 

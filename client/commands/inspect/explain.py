@@ -1,7 +1,8 @@
-"""`modelplane explain`: why each replica of a deployment is where it is, and why a missing one is not placed.
+"""`modelplane explain`: why each replica of a deployment has its place, or none.
 
-The scheduler's own code decides on this machine over a copy of the live fleet. The conditions of the deployment are shown as well: where
-they differ, something changed a moment ago.
+The scheduler's own code decides on this machine, over a copy of the live fleet. The
+conditions of the deployment are shown as well. If they differ, the fleet changed a
+moment ago.
 """
 
 import asyncio
@@ -12,67 +13,126 @@ import typer
 
 from api_types.clock import now_ms
 from client.commands import options
-from client.configuration import load_settings
-from client.errors import Refused
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_text import cluster_lines, pools_text, suggestion_lines
 from client.output.tables import columns, indented
 from client.planning.explanation import explanation
 from client.planning.live_fleet import read_live
-from client.refs.targets import Target, objects_named
-from client.refs.tree import Tree
-from client.temporal.control_plane import control_plane
+from fleet_client.configuration import load_settings
+from fleet_client.errors import Refused
+from fleet_client.refs.targets import Target, objects_named
+from fleet_client.refs.tree import Tree
+from fleet_client.temporal.control_plane import control_plane
 
-_WHY = "an explanation needs what the scheduler knows; `modelplane describe md/NAME` shows through the front what a deployment waits for"
+_WHY = (
+    "it explains from the scheduler's state; `modelplane describe md/NAME` "
+    "shows the conditions of a deployment through the front"
+)
 
 
 def explain(
-    objects: Annotated[list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")],
+    objects: Annotated[
+        list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")
+    ],
     namespace: options.Namespace = None,
     output: Annotated[
-        ReportFormat, typer.Option("--output", "-o", help="Form of the output; wide shows every cluster even when all replicas are placed.")
+        ReportFormat,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Form of the output; wide shows every cluster even when all replicas are placed.",
+        ),
     ] = ReportFormat.TABLE,
     after: Annotated[
-        str, typer.Option("--after", help="Show the clusters behind this one by name: the next page of a large fleet.", show_default=False)
+        str,
+        typer.Option(
+            "--after",
+            help="Show the clusters whose names follow this one: the next page of a large fleet.",
+            show_default=False,
+        ),
     ] = "",
 ) -> None:
-    """Show for each replica why it is where it is, or per cluster and pool why it is not placed. Nothing is changed."""
+    """Show why each replica is on its cluster, and why a missing one fits no pool.
+
+    Nothing is changed.
+    """
     targets = objects_named(objects, namespace)
-    if other := next((target for target in targets if target.kind.kind != "ModelDeployment"), None):
-        raise Refused(f"{other.title} is not placed by the scheduler", next_step="explain a ModelDeployment: `modelplane explain md/NAME`")
+    for target in targets:
+        if target.kind.kind != "ModelDeployment":
+            raise Refused(
+                f"{target.title} is not placed by the scheduler",
+                next_step="explain a ModelDeployment: `modelplane explain md/NAME`",
+            )
     trees = asyncio.run(_explain(targets, after))
     if output in {ReportFormat.JSON, ReportFormat.YAML}:
         value = trees[0] if len(trees) == 1 else trees
         print(as_json(value) if output == ReportFormat.JSON else as_yaml(value))
         return
-    print("\n\n".join("\n".join(explanation_lines(tree, wide=output == ReportFormat.WIDE)) for tree in trees))
+    print(
+        "\n\n".join(
+            "\n".join(explanation_lines(tree, wide=output == ReportFormat.WIDE))
+            for tree in trees
+        )
+    )
 
 
 async def _explain(targets: Sequence[Target], after: str) -> list[Tree]:
     async with control_plane(load_settings(), _WHY) as plane:
         for target in targets:
-            await plane.describe(target)  # fail early, before the whole fleet is read
+            await plane.describe(target)  # fail before the whole fleet is read
         live = await read_live(plane)
     return [explanation(live, target, now_ms(), after) for target in targets]
 
 
 def explanation_lines(tree: Tree, *, wide: bool) -> list[str]:
-    """Give the lines of one explanation."""
     existing = sum(replica["action"] != "Create" for replica in tree["replicas"])
-    lines = [f"ModelDeployment {tree['namespace']}/{tree['name']}: {existing} replicas, {tree['desired']} wanted"]
+    lines = [
+        (
+            f"ModelDeployment {tree['namespace']}/{tree['name']}: {existing} "
+            f"replicas, {tree['desired']} wanted"
+        )
+    ]
     lines += indented([f"warning: {text}" for text in tree["warnings"]])
     rows = [
-        [replica["replica"], replica["cluster"], pools_text(replica["engines"]), replica["state"] or "-", replica["action"], replica["why"]]
+        [
+            replica["replica"],
+            replica["cluster"],
+            pools_text(replica["engines"]),
+            replica["state"] or "-",
+            replica["action"],
+            replica["why"],
+        ]
         for replica in tree["replicas"]
     ]
     if rows:
-        lines += indented(columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "ACTION", "REASON"], rows))
+        lines += indented(
+            columns(["REPLICA", "CLUSTER", "POOLS", "STATE", "ACTION", "REASON"], rows)
+        )
     if tree["shortfall"]:
-        lines += ["", f"{tree['shortfall']} not placed: {tree['message']}", *indented(suggestion_lines(tree["suggestions"]))]
+        lines += [
+            "",
+            f"{tree['shortfall']} not placed: {tree['message']}",
+            *indented(suggestion_lines(tree["suggestions"])),
+        ]
     if tree["clusters"] and (wide or tree["shortfall"]):
         lines += indented(cluster_lines(tree["clusters"]))
         if tree["clustersAfter"]:
             lines += indented([f"more clusters: --after {tree['clustersAfter']}"])
     lines += ["", "Conditions:"]
-    rows = [[row.get("type", ""), row.get("status", ""), row.get("reason", ""), row.get("message", "")] for row in tree["conditions"]]
-    return [*lines, *indented(columns(["TYPE", "STATUS", "REASON", "MESSAGE"], rows) if rows else ["none yet"])]
+    rows = [
+        [
+            row.get("type", ""),
+            row.get("status", ""),
+            row.get("reason", ""),
+            row.get("message", ""),
+        ]
+        for row in tree["conditions"]
+    ]
+    return [
+        *lines,
+        *indented(
+            columns(["TYPE", "STATUS", "REASON", "MESSAGE"], rows)
+            if rows
+            else ["none yet"]
+        ),
+    ]

@@ -2,59 +2,146 @@
 
 import asyncio
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, NamedTuple
 
 import typer
 
 from client.asking.service import way_from_here
 from client.commands import options
-from client.configuration import load_settings
-from client.errors import Refused, combine, report
-from client.fleet.connection import fleet_objects
-from client.fleet.lookup import KindsAndNames, find_objects
-from client.output.columns import Layout
-from client.output.formats import Format
+from client.failures import combine, report
+from client.output.chosen import OutputChoice, sorted_by
+from client.output.columns import TableLayout
 from client.output.printer import ResourcePrinter, warn_hidden, warn_unanswered
-from client.refs.selectors import Selector, parse_selector
-from client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
-from client.temporal.control_plane import ListedObject
+from fleet_client.configuration import load_settings
+from fleet_client.connection import fleet_objects
+from fleet_client.errors import Refused
+from fleet_client.lookup import KindsAndNames, LookupResult, find_objects
+from fleet_client.objects import FleetObjects
+from fleet_client.refs.selectors import (
+    Selector,
+    parse_field_selector,
+    parse_selector,
+)
+from fleet_client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
+from fleet_client.temporal.control_plane import ListedObject
 
 _POLL_SECONDS = 1.0
 
 
 def get(
     *,
-    objects: Annotated[list[str], typer.Argument(help="A kind (`md`, `ic,icl`, `all`), or objects (`md qwen`, `md/qwen ic/oslo`).")],
+    objects: Annotated[
+        list[str],
+        typer.Argument(
+            help="A kind (`md`, `ic,icl`, `all`), or objects (`md qwen`, `md/qwen ic/oslo`)."
+        ),
+    ],
     namespace: options.Namespace = None,
     all_namespaces: options.AllNamespaces = False,
     selector: options.Labels = None,
-    output: options.Output = Format.TABLE,
+    field_selector: Annotated[
+        str | None,
+        typer.Option(
+            "--field-selector",
+            help="Selector of metadata.name and metadata.namespace, as kubectl has it.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="<table|wide|yaml|json|name|jsonpath=…|custom-columns=…>",
+            help="Output format.",
+        ),
+    ] = "table",
+    sort_by: Annotated[
+        str | None,
+        typer.Option(
+            "--sort-by",
+            help="Sort by the value at a JSONPath, such as `.metadata.creationTimestamp`.",
+            show_default=False,
+        ),
+    ] = None,
+    no_headers: Annotated[
+        bool, typer.Option("--no-headers", help="Print tables without their titles.")
+    ] = False,
     watch: options.Watch = False,
-    show_labels: Annotated[bool, typer.Option("--show-labels", help="Add a column with the labels.")] = False,
+    show_labels: Annotated[
+        bool, typer.Option("--show-labels", help="Add a column with the labels.")
+    ] = False,
 ) -> None:
     """List objects, or show some of them."""
     wanted = kinds_and_names(objects)
     if all_namespaces and any(name for _, name in wanted):
-        raise Refused("a name cannot be looked up in all namespaces", next_step="give its namespace with -n instead of -A")
+        raise Refused(
+            "an object with a name is in one namespace",
+            next_step="name it with -n instead of -A",
+        )
+    chosen = OutputChoice.parse(output)
     scope = None if all_namespaces else (namespace or DEFAULT_NAMESPACE)
-    layout = Layout(
-        namespaces=all_namespaces, wide=output == Format.WIDE, labels=show_labels, kinds=len({kind.kind for kind, _ in wanted}) > 1
+    layout = TableLayout(
+        namespaces=all_namespaces,
+        wide=chosen.format == "wide",
+        labels=show_labels,
+        titles=not no_headers,
+        kinds=len({kind.kind for kind, _ in wanted}) > 1,
     )
-    printer = ResourcePrinter(output, layout, single=len(wanted) == 1 and wanted[0][1] is not None)
-    for_people = output in {Format.TABLE, Format.WIDE}
-    asyncio.run(_get(wanted, scope, parse_selector(selector), printer, watch=watch, for_people=for_people))
+    printer = ResourcePrinter(
+        chosen, layout, single=len(wanted) == 1 and wanted[0][1] is not None
+    )
+    labels, fields = parse_selector(selector), parse_field_selector(field_selector)
+    asyncio.run(
+        _get(
+            ObjectSearch(wanted, scope, labels, fields, sorted_by(sort_by)),
+            printer,
+            watch=watch,
+            for_people=chosen.is_table,
+        )
+    )
+
+
+class ObjectSearch(NamedTuple):
+    """What to find, and in which order to print it."""
+
+    wanted: KindsAndNames
+    namespace: str | None
+    labels: Selector
+    fields: Selector
+    order: Callable[[Sequence[ListedObject]], Sequence[ListedObject]]
+
+    async def run(self, plane: FleetObjects) -> LookupResult:
+        found = await find_objects(plane, self.wanted, self.namespace, self.labels)
+        kept = [one for one in found.objects if self.fields(_fields(one))]
+        return found._replace(objects=list(self.order(kept)))
+
+
+def _fields(one: ListedObject) -> dict[str, str]:
+    return {
+        "metadata.name": one.target.name,
+        "metadata.namespace": one.target.namespace,
+    }
 
 
 async def _get(
-    wanted: KindsAndNames, scope: str | None, selector: Selector, printer: ResourcePrinter, *, watch: bool, for_people: bool
+    search: ObjectSearch,
+    printer: ResourcePrinter,
+    *,
+    watch: bool,
+    for_people: bool,
 ) -> None:
     async with fleet_objects(load_settings()) as plane:
-        found, missing, hidden = await find_objects(plane, wanted, scope, selector)
+        found, missing, hidden = await search.run(plane)
         if found:
             printer.print_all(found)
         elif not missing:
-            print("No resources found" + (f" in namespace {scope}." if scope else "."), file=sys.stderr)
+            print(
+                "No resources found"
+                + (f" in namespace {search.namespace}." if search.namespace else "."),
+                file=sys.stderr,
+            )
         warn_unanswered(found)
         warn_hidden(hidden)
         if for_people:
@@ -65,11 +152,14 @@ async def _get(
             print(report(failure), file=sys.stderr)
         while watch:
             await asyncio.sleep(_POLL_SECONDS)
-            printer.print_changes((await find_objects(plane, wanted, scope, selector)).objects)
+            printer.print_changes((await search.run(plane)).objects)
 
 
 def _say_way(found: Sequence[ListedObject]) -> None:
-    """Say on standard error how this machine reaches a service, if it is none that its address reaches; one line for all."""
-    services = (one for one in found if one.target.kind.kind == "ModelService")
-    if way := next((way for one in services if (way := way_from_here(one.target, one.tree))), ""):
-        print(f"note: {way}", file=sys.stderr)
+    """Print at most one note about how this machine reaches a local service."""
+    for one in found:
+        if one.target.kind.kind != "ModelService":
+            continue
+        if note := way_from_here(one.target, one.tree):
+            print(f"note: {note}", file=sys.stderr)
+            return

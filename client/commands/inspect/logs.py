@@ -1,4 +1,4 @@
-"""`modelplane logs`: the logs of the testbed on this machine, above all that of the worker."""
+"""`modelplane logs`: the logs of the worker and the other parts of the local fleet."""
 
 import sys
 import time
@@ -8,32 +8,53 @@ from typing import Annotated
 
 import typer
 
-from client.configuration import home_folder
-from client.errors import NotFound, Refused
 from client.output.tables import columns
+from fleet_client.configuration import home_folder
+from fleet_client.errors import NotFound, Refused
 
 _POLL_SECONDS = 0.3
 _KIBI = 1024
 
 
 def logs(
-    part: Annotated[str | None, typer.Argument(help="A part, such as `worker` or `temporal`; without one, the parts are listed.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue and print what is added; end with Ctrl-C.")] = False,
-    tail: Annotated[int, typer.Option("--tail", min=0, help="How many of the last lines to print.")] = 100,
+    part: Annotated[
+        str | None,
+        typer.Argument(
+            help="A part, such as `worker` or `temporal`; without one, the parts are listed."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--follow", "-f", help="Continue and print new lines; end with Ctrl-C."
+        ),
+    ] = False,
+    tail: Annotated[
+        int, typer.Option("--tail", min=0, help="How many of the last lines to print.")
+    ] = 100,
 ) -> None:
     """Show the log of a part of the testbed."""
     folder = home_folder() / "logs"
     files = {file.stem: file for file in sorted(folder.glob("*.log"))}
     if not files:
-        raise NotFound(f"there are no logs in {folder}", next_step="`modelplane up` starts a fleet on this machine")
+        raise NotFound(
+            f"there are no logs in {folder}",
+            next_step="`modelplane up` starts a fleet on this machine",
+        )
     if part is None:
         if follow:
             raise Refused("which part?", next_step=f"name one of {', '.join(files)}")
-        for line in columns(["PART", "SIZE", "FILE"], [[name, _size(file), str(file)] for name, file in files.items()]):
+        for line in columns(
+            ["PART", "SIZE", "FILE"],
+            [[name, _size(file), str(file)] for name, file in files.items()],
+        ):
             print(line)
         return
     if part not in files:
-        raise NotFound(f"no part named {part!r} has a log", next_step=f"name one of {', '.join(files)}")
+        raise NotFound(
+            f"no part named {part!r} has a log",
+            next_step=f"name one of {', '.join(files)}",
+        )
     _show(files[part], tail, follow=follow)
 
 

@@ -1,4 +1,4 @@
-"""`modelplane replay-decision`: one past decision, made again from what it was made from.
+"""`modelplane replay-decision`: repeat a past decision from its recorded inputs.
 
 The scheduler's code on this machine decides, and nothing is changed.
 """
@@ -9,23 +9,34 @@ from typing import Annotated
 import typer
 
 from api_types.payloads.limits import shortened
-from client.configuration import load_settings
-from client.errors import ExitCode
+from client.failures import ExitCode
 from client.history.past_decisions import IN_HISTORY, DecisionId, decide_again, read_id
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.tables import indented
-from client.refs.tree import Tree
-from client.temporal.control_plane import control_plane
+from fleet_client.configuration import load_settings
+from fleet_client.refs.tree import Tree
+from fleet_client.temporal.control_plane import control_plane
 
-# Of one difference; `-o json` has them whole.
+# The part of a difference that a table shows; `-o json` has the whole text.
 _SHOWN_BYTES = 500
 
 
 def replay_decision(
-    decision: Annotated[str, typer.Argument(metavar="ID", help="The id of a decision, as `modelplane decisions` lists it.")],
-    output: Annotated[ReportFormat, typer.Option("--output", "-o", help="Form of the output.")] = ReportFormat.TABLE,
+    decision: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID",
+            help="The id of a decision, as `modelplane decisions` lists it.",
+        ),
+    ],
+    output: Annotated[
+        ReportFormat, typer.Option("--output", "-o", help="Form of the output.")
+    ] = ReportFormat.TABLE,
 ) -> None:
-    """Decide again from the recorded inputs of a past decision, and say whether the answer is the same; exits with 1 when it is not."""
+    """Repeat a past decision from its recorded inputs, and compare the answers.
+
+    The exit code is 1 if they differ.
+    """
     tree = asyncio.run(_replay(read_id(decision)))
     if output in {ReportFormat.JSON, ReportFormat.YAML}:
         print(as_json(tree) if output == ReportFormat.JSON else as_yaml(tree))
@@ -41,16 +52,27 @@ async def _replay(wanted: DecisionId) -> Tree:
 
 
 def replay_lines(tree: Tree) -> list[str]:
-    """Give the lines of the report."""
     lines = [
-        f"ModelDeployment {tree['namespace']}/{tree['name']}, request {tree['requestId']}, decided at {tree['time']}",
-        *indented([f"inputs  {tree['inputs']}", f"reason  {tree['reason'] or tree['problem'] or '-'}"]),
+        (
+            f"ModelDeployment {tree['namespace']}/{tree['name']}, request "
+            f"{tree['requestId']}, decided at {tree['time']}"
+        ),
+        *indented(
+            [
+                f"inputs  {tree['inputs']}",
+                f"reason  {tree['reason'] or tree['problem'] or '-'}",
+            ]
+        ),
     ]
     recorded, now = tree["schedulerVersion"], tree["replayedWith"]
-    versions = f"scheduler {now}" if recorded in {now, ""} else f"scheduler {now}, recorded by {recorded}"
+    versions = (
+        f"scheduler {now}"
+        if recorded in {now, ""}
+        else f"scheduler {now}, recorded by {recorded}"
+    )
     if tree["same"]:
         return [*lines, f"Same answer ({versions})."]
-    lines.append(f"Another answer ({versions}); `-` is what was recorded, `+` what is decided now:")
+    lines.append(f"Another answer ({versions}); `-` was recorded, `+` is decided now:")
     for each in tree["differences"]:
         lines += [
             f"  {sign} {each['what']}: {shortened(each[side], _SHOWN_BYTES)}"
@@ -58,5 +80,8 @@ def replay_lines(tree: Tree) -> list[str]:
             if each[side]
         ]
     if recorded not in {now, ""}:
-        lines.append("The versions differ: after an upgrade another answer may be what was wanted. CHANGELOG.md says what changed.")
+        lines.append(
+            "The versions differ. After an upgrade another answer can be "
+            "intended; CHANGELOG.md lists the changes."
+        )
     return lines

@@ -1,1 +1,4 @@
-"""Commands for the fleet on this machine: up, down, clouds. What they start is in `client.local`."""
+"""Commands for the fleet on this machine: up, down, clouds.
+
+`client.local` starts its parts.
+"""

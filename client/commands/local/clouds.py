@@ -1,4 +1,4 @@
-"""`modelplane clouds`: what is at the fake clouds of the fleet on this machine."""
+"""`modelplane clouds`: the objects at the fake clouds of the fleet on this machine."""
 
 from typing import Annotated
 
@@ -6,14 +6,21 @@ import typer
 
 
 def clouds(
-    calls: Annotated[bool, typer.Option("--calls", help="Show the calls that changed something instead, the latest last.")] = False,
+    calls: Annotated[
+        bool,
+        typer.Option(
+            "--calls",
+            help="Show the calls that changed something instead, the latest last.",
+        ),
+    ] = False,
 ) -> None:
-    """Show what was created at the fake clouds that `modelplane up --cloud fake` started, and is not deleted."""
-    from client.local.clouds import fake_clouds  # noqa: PLC0415 - the testbed would slow the start of every other command
+    """Show the objects that exist at the fake clouds of `modelplane up --cloud fake`."""
+    from client.local.clouds import fake_clouds  # noqa: PLC0415 - the testbed is slow to import
 
     for each in fake_clouds():
         lines = each.calls if calls else each.objects
-        what = "calls that changed something" if calls else "objects"
-        print(f"{each.title}, {each.place}: {f'{len(lines)} {what}' if lines else f'no {what}'}")
+        noun = "calls that changed something" if calls else "objects"
+        count = str(len(lines)) if lines else "no"
+        print(f"{each.title}, {each.place}: {count} {noun}")
         for line in lines:
             print(f"  {line}")

@@ -7,10 +7,16 @@ import typer
 
 
 def down(
-    wipe: Annotated[bool, typer.Option("--wipe", help="Also delete the data: the next `up` starts with an empty fleet.")] = False,
+    wipe: Annotated[
+        bool,
+        typer.Option(
+            "--wipe",
+            help="Also delete the data: the next `up` starts with an empty fleet.",
+        ),
+    ] = False,
 ) -> None:
     """Stop the fleet on this machine; its data is kept for the next `up`."""
-    from client.local.processes import stop  # noqa: PLC0415 - the testbed would slow the start of every other command
+    from client.local.processes import stop  # noqa: PLC0415 - the testbed is slow to import
 
     stop(_say, wipe=wipe)
 

@@ -1,1 +1,1 @@
-"""Verbs that show what would be done, and change nothing: plan, render, validate."""
+"""Commands that show an effect and change nothing: plan, render, validate."""

@@ -1,11 +1,17 @@
-"""`modelplane validate`: the checks of `apply`, without a server. It knows every kind, also those that this release does not serve."""
+"""`modelplane validate`: the checks of `apply`, without a server.
+
+It knows every kind, including those that this release does not serve.
+"""
 
 from client.commands import options
 from client.manifests.documents import admit_documents, print_warnings, read_documents
 
 
 def validate(files: options.Files = None, namespace: options.Namespace = None) -> None:
-    """Check manifests in full and report every error at once; exit code 2 if there is one."""
+    """Check manifests in full and report every error at once.
+
+    The exit code is 2 if there is one.
+    """
     admitted = admit_documents(read_documents(files), namespace)
     print_warnings(admitted)
     for one in admitted:

@@ -1,4 +1,4 @@
-"""Requests to a service: what is sent, what is shown of the answer, and failures in words."""
+"""Requests to a service: the sent request, the shown answer, and the text of failures."""
 
 import json
 from collections.abc import AsyncIterator, Iterable, Iterator
@@ -11,12 +11,17 @@ import httpx
 import pytest
 
 from client.asking.events import LINE_BYTES_MAX, tokens_of
-from client.asking.requests import ANSWER_BYTES_MAX, checked_path, read_headers, read_whole
+from client.asking.requests import (
+    ANSWER_BYTES_MAX,
+    checked_path,
+    read_headers,
+    read_whole,
+)
 from client.asking.service import ServiceAddress
 from client.commands.ask import chat as chat_command
 from client.commands.ask import curl as curl_command
-from client.errors import CommandFailed, Refused
-from client.refs.targets import Target, kind_named
+from fleet_client.errors import CommandFailed, Refused
+from fleet_client.refs.targets import Target, kind_named
 from tests.client.conftest import Cli
 from tests.environment.http_server import serving
 
@@ -24,7 +29,9 @@ TARGET = Target.of(kind_named("ms"), "ml-team", "qwen")
 
 
 def chunk(text: str) -> bytes:
-    return f"data: {json.dumps({'choices': [{'delta': {'content': text}}]})}\n\n".encode()
+    return (
+        f"data: {json.dumps({'choices': [{'delta': {'content': text}}]})}\n\n".encode()
+    )
 
 
 async def arriving(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
@@ -43,14 +50,31 @@ DONE = b"data: [DONE]\n\n"
     "parts",
     [
         pytest.param([chunk("a") + chunk("b") + DONE], id="in one piece"),
-        pytest.param([bytes([byte]) for byte in chunk("a") + chunk("b") + DONE], id="byte by byte"),
-        pytest.param([(chunk("a") + chunk("b") + DONE).replace(b"\n", b"\r\n")], id="lines that end in CRLF"),
-        pytest.param([b": keep-alive\n\n", chunk("a"), b"event: x\nid: 1\n", chunk("b"), DONE], id="comments and other fields"),
-        pytest.param([chunk("a"), chunk("b"), b"data:[DONE]"], id="no space, and no end of the last line"),
-        pytest.param([chunk("a"), b'data: {"choices": []}\n\n', chunk("b"), DONE], id="an event without choices"),
+        pytest.param(
+            [bytes([byte]) for byte in chunk("a") + chunk("b") + DONE],
+            id="byte by byte",
+        ),
+        pytest.param(
+            [(chunk("a") + chunk("b") + DONE).replace(b"\n", b"\r\n")],
+            id="lines that end in CRLF",
+        ),
+        pytest.param(
+            [b": keep-alive\n\n", chunk("a"), b"event: x\nid: 1\n", chunk("b"), DONE],
+            id="comments and other fields",
+        ),
+        pytest.param(
+            [chunk("a"), chunk("b"), b"data:[DONE]"],
+            id="no space, and no end of the last line",
+        ),
+        pytest.param(
+            [chunk("a"), b'data: {"choices": []}\n\n', chunk("b"), DONE],
+            id="an event without choices",
+        ),
     ],
 )
-async def test_the_texts_of_a_stream_are_read_however_it_is_cut(parts: list[bytes]) -> None:
+async def test_the_texts_of_a_stream_are_read_independently_of_its_chunks(
+    parts: list[bytes],
+) -> None:
     assert [token for token in await tokens(*parts) if token] == ["a", "b"]
 
 
@@ -58,13 +82,18 @@ async def test_the_texts_of_a_stream_are_read_however_it_is_cut(parts: list[byte
     ("parts", "says"),
     [
         ([chunk("a")], "was cut off"),
-        ([b'data: {"error": {"message": "out of memory"}}\n\n', DONE], "the model failed: out of memory"),
-        ([b"data: no json\n\n"], "no part of a completion: no json"),
-        ([b"data: [1]\n\n"], "no part of a completion"),
+        (
+            [b'data: {"error": {"message": "out of memory"}}\n\n', DONE],
+            "the model failed: out of memory",
+        ),
+        ([b"data: no json\n\n"], "not part of a chat completion: no json"),
+        ([b"data: [1]\n\n"], "not part of a chat completion"),
         ([b"x" * (LINE_BYTES_MAX + 1)], "a line of more than 1 MiB"),
     ],
 )
-async def test_a_stream_that_is_none_is_an_error_in_words(parts: list[bytes], says: str) -> None:
+async def test_a_stream_that_is_none_is_an_error_in_words(
+    parts: list[bytes], says: str
+) -> None:
     with pytest.raises(CommandFailed) as failed:
         await tokens(*parts)
     assert says in failed.value.message
@@ -74,15 +103,33 @@ def test_a_path_stays_below_the_service() -> None:
     assert checked_path("v1/models?limit=2") == "/v1/models?limit=2"
     assert checked_path("/v1/a?q=https://x/../y") == "/v1/a?q=https://x/../y"
     assert checked_path("/v1/models/Qwen%2FQwen3-8B") == "/v1/models/Qwen%2FQwen3-8B"
-    elsewhere = ("../other", "/v1/../../x", "/./x", "https://elsewhere/x", "/a b", "/a\nb", "/a\x7fb")
-    encoded = ("/%2e%2e/x", "/..%2fx", "/a/%2E./x", "/%252e%252e/x", "/..%5cx", "/%25252525252e%25252525252e/x")
+    elsewhere = (
+        "../other",
+        "/v1/../../x",
+        "/./x",
+        "https://elsewhere/x",
+        "/a b",
+        "/a\nb",
+        "/a\x7fb",
+    )
+    encoded = (
+        "/%2e%2e/x",
+        "/..%2fx",
+        "/a/%2E./x",
+        "/%252e%252e/x",
+        "/..%5cx",
+        "/%25252525252e%25252525252e/x",
+    )
     for path in (*elsewhere, *encoded):
         with pytest.raises(Refused, match="is not a path below the service"):
             checked_path(path)
 
 
 def test_all_bad_headers_are_named_at_once() -> None:
-    assert read_headers(["X-A: b", "Authorization:Bearer t"]) == {"X-A": "b", "Authorization": "Bearer t"}
+    assert read_headers(["X-A: b", "Authorization:Bearer t"]) == {
+        "X-A": "b",
+        "Authorization": "Bearer t",
+    }
     with pytest.raises(Refused) as refused:
         read_headers(["nothing", "Host: x", "Content-Length: 3"])
     assert len(refused.value.details) == 3
@@ -105,11 +152,15 @@ def test_a_header_of_the_connection_is_refused(name: str) -> None:
     with pytest.raises(Refused) as refused:
         read_headers([f"{name}: x"])
     assert refused.value.message == "these headers cannot be sent"
-    assert list(refused.value.details) == [f"{name} belongs to the connection and cannot be set"]
+    assert list(refused.value.details) == [
+        f"{name} belongs to the connection and cannot be set"
+    ]
 
 
 async def test_an_answer_that_never_ends_is_not_kept() -> None:
-    response = httpx.Response(200, content=arriving([b"x" * (1 << 20)] * (1 + (ANSWER_BYTES_MAX >> 20))))
+    response = httpx.Response(
+        200, content=arriving([b"x" * (1 << 20)] * (1 + (ANSWER_BYTES_MAX >> 20)))
+    )
     with pytest.raises(CommandFailed, match="longer than 16 MiB"):
         await read_whole(response)
 
@@ -136,9 +187,14 @@ class Model(BaseHTTPRequestHandler):
         elif self.path.endswith("/v1/models"):
             self._send(b'{"data": [{"id": "qwen3"}]}', "application/json")
         elif streams:
-            self._send(chunk("Hello ") + chunk("you\x1b[2J") + DONE, "text/event-stream")
+            self._send(
+                chunk("Hello ") + chunk("you\x1b[2J") + DONE, "text/event-stream"
+            )
         else:
-            self._send(json.dumps({"choices": [{"message": {"content": "Hello"}}]}).encode(), "application/json")
+            self._send(
+                json.dumps({"choices": [{"message": {"content": "Hello"}}]}).encode(),
+                "application/json",
+            )
 
     def _send(self, body: bytes, kind: str, *, by: str = "qwen-1") -> None:
         self.send_response(self.status)
@@ -150,14 +206,16 @@ class Model(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: Any) -> None:
-        """Say nothing."""
+        pass
 
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceAddress]:
     Model.status, Model.seen = HTTPStatus.OK, []
     with serving(Model) as where:
-        address = ServiceAddress(TARGET, f"http://{where}/ml-team/qwen", {"qwen-1": "eu"})
+        address = ServiceAddress(
+            TARGET, f"http://{where}/ml-team/qwen", {"qwen-1": "eu"}
+        )
 
         async def find(target: Target, gateway: str | None) -> ServiceAddress:
             del gateway
@@ -170,14 +228,21 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceAddress]:
 
 
 @pytest.mark.usefixtures("service")
-def test_a_chat_streams_and_says_who_answered(cli: Cli) -> None:
+def test_a_chat_streams_and_names_the_replica_that_answered(cli: Cli) -> None:
     result = cli("chat", "qwen", "-n", "ml-team", "hello", "there")
     assert result.code == 0, result.err
-    # What a model says is not obeyed by the terminal.
+    # The terminal does not obey the text of a model.
     assert result.out == "Hello you\\x1b[2J\n"
     assert "answered by qwen-1 on eu: first token after" in result.err
-    assert [path for _, path, _ in Model.seen] == ["/ml-team/qwen/v1/models", "/ml-team/qwen/v1/chat/completions"]
-    assert Model.seen[1][2] == {"model": "qwen3", "messages": [{"role": "user", "content": "hello there"}], "stream": True}
+    assert [path for _, path, _ in Model.seen] == [
+        "/ml-team/qwen/v1/models",
+        "/ml-team/qwen/v1/chat/completions",
+    ]
+    assert Model.seen[1][2] == {
+        "model": "qwen3",
+        "messages": [{"role": "user", "content": "hello there"}],
+        "stream": True,
+    }
 
 
 @pytest.mark.usefixtures("service")
@@ -192,7 +257,7 @@ def test_a_model_that_does_not_stream_is_read_as_a_whole(
 
 @pytest.mark.usefixtures("service")
 @pytest.mark.parametrize(("end", "code"), [(EOFError, 0), (KeyboardInterrupt, 130)])
-def test_a_conversation_keeps_what_was_said_and_ends_at_once(
+def test_a_conversation_keeps_earlier_messages_and_ends_at_once(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, end: type[BaseException], code: int
 ) -> None:
     lines = iter(["one", "", "two"])
@@ -206,13 +271,19 @@ def test_a_conversation_keeps_what_was_said_and_ends_at_once(
     monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("builtins.input", read)
     assert cli("chat", "qwen", "-n", "ml-team", "--no-stream").code == code
-    said = [[each["content"] for each in body["messages"]] for _, path, body in Model.seen if path.endswith("completions")]
+    said = [
+        [each["content"] for each in body["messages"]]
+        for _, path, body in Model.seen
+        if path.endswith("completions")
+    ]
     assert said == [["one"], ["one", "Hello", "two"]]
 
 
 @pytest.mark.usefixtures("service")
 def test_a_chat_without_a_stream_with_a_named_model(cli: Cli) -> None:
-    result = cli("chat", "ms/qwen", "-n", "ml-team", "--model", "other", "--no-stream", "hello")
+    result = cli(
+        "chat", "ms/qwen", "-n", "ml-team", "--model", "other", "--no-stream", "hello"
+    )
     assert (result.code, result.out) == (0, "Hello\n")
     assert [body["model"] for _, _, body in Model.seen] == ["other"]
 
@@ -221,12 +292,22 @@ def test_a_chat_without_a_stream_with_a_named_model(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("status", "code", "says"),
     [
-        (HTTPStatus.NOT_FOUND, 3, "the gateway has no route for ModelService ml-team/qwen"),
-        (HTTPStatus.SERVICE_UNAVAILABLE, 1, "no endpoint of ModelService ml-team/qwen is ready"),
+        (
+            HTTPStatus.NOT_FOUND,
+            3,
+            "the gateway has no route for ModelService ml-team/qwen",
+        ),
+        (
+            HTTPStatus.SERVICE_UNAVAILABLE,
+            1,
+            "no endpoint of ModelService ml-team/qwen is ready",
+        ),
         (HTTPStatus.TOO_MANY_REQUESTS, 1, "answered 429 Too Many Requests"),
     ],
 )
-def test_what_the_gateway_refuses_is_said_in_words(cli: Cli, status: int, code: int, says: str) -> None:
+def test_a_refusal_of_the_gateway_has_a_message(
+    cli: Cli, status: int, code: int, says: str
+) -> None:
     Model.status = status
     result = cli("chat", "qwen", "-n", "ml-team", "hello")
     assert result.code == code
@@ -234,7 +315,9 @@ def test_what_the_gateway_refuses_is_said_in_words(cli: Cli, status: int, code: 
     assert "Traceback" not in result.err
 
 
-def test_a_gateway_that_does_not_answer_is_unreachable(cli: Cli, service: ServiceAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gateway_that_does_not_answer_is_unreachable(
+    cli: Cli, service: ServiceAddress, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def find(target: Target, gateway: str | None) -> ServiceAddress:
         del target, gateway
         return ServiceAddress(service.target, "http://127.0.0.1:1/ml-team/qwen")
@@ -247,8 +330,18 @@ def test_a_gateway_that_does_not_answer_is_unreachable(cli: Cli, service: Servic
 
 
 @pytest.mark.usefixtures("service")
-def test_curl_sends_what_it_is_told(cli: Cli) -> None:
-    result = cli("curl", "qwen", "/v1/embeddings", "-n", "ml-team", "-d", '{"a": 1}', "-H", "X-A: b")
+def test_curl_sends_the_given_request(cli: Cli) -> None:
+    result = cli(
+        "curl",
+        "qwen",
+        "/v1/embeddings",
+        "-n",
+        "ml-team",
+        "-d",
+        '{"a": 1}',
+        "-H",
+        "X-A: b",
+    )
     assert result.code == 0, result.err
     assert result.err.startswith("200 OK from qwen-1 on eu")
     assert Model.seen == [("POST", "/ml-team/qwen/v1/embeddings", {"a": 1})]
@@ -267,7 +360,13 @@ def test_curl_sends_what_it_is_told(cli: Cli) -> None:
     ids=["a terminal", "a pipe", "a terminal, and the body ends its line"],
 )
 def test_a_prompt_after_curl_begins_a_line(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, path: str, status: int, end: str, *, terminal: bool
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    status: int,
+    end: str,
+    *,
+    terminal: bool,
 ) -> None:
     Model.status = status
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)

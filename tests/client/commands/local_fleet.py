@@ -1,4 +1,4 @@
-"""Running `modelplane` and kubectl in processes of their own, as users of a local fleet do."""
+"""`modelplane` and kubectl in separate processes, as users of a local fleet run them."""
 
 import os
 import shutil
@@ -12,14 +12,16 @@ from tests.environment.waiting import TIMEOUT_SECONDS
 DEMO = Path(__file__).parents[3] / "examples" / "testbed" / "demo.yaml"
 
 
-def modelplane(home: Path, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
-    """Run the program in a process of its own; `more`: variables of its environment."""
+def modelplane(
+    home: Path, *words: str, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the program in its own process. `more` are variables of its environment."""
     environment = {**os.environ, HOME_VARIABLE: str(home), **more}
     return _run([sys.executable, "-m", "client.main", *words], environment)
 
 
 def kubectl(kubeconfig: Path, *words: str) -> str:
-    """Run the machine's kubectl with nothing but a kubeconfig; return its standard output."""
+    """Run the machine's kubectl with only a kubeconfig, and return its standard output."""
     program = shutil.which("kubectl")
     assert program, "kubectl is not on the PATH"
     ended = _run([program, "--kubeconfig", str(kubeconfig), *words], None)
@@ -49,7 +51,7 @@ def processes_of(home: Path) -> list[str]:
             try:
                 line = (entry / "cmdline").read_bytes()
             except (FileNotFoundError, ProcessLookupError):
-                continue  # it has ended meanwhile
+                continue  # the process has ended
             words = line.replace(b"\0", b" ").decode(errors="replace")
             if str(home) in words:
                 found.append(words)

@@ -1,4 +1,4 @@
-"""`modelplane delete` of several objects: it checks all of them before it sends anything."""
+"""`modelplane delete` of several objects checks all of them before it sends anything."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,9 +8,10 @@ import pytest
 
 from api_types.settings import Settings
 from client.commands.change import delete, undelete
-from client.errors import CommandFailed, ExitCode, NotFound
-from client.refs.targets import Target
-from client.refs.tree import Tree
+from client.failures import ExitCode
+from fleet_client.errors import CommandFailed, NotFound
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree
 from tests.client.conftest import Cli
 
 
@@ -60,7 +61,9 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_nothing_is_deleted_when_one_of_the_objects_does_not_exist(cli: Cli, plane: Plane) -> None:
+def test_nothing_is_deleted_when_one_of_the_objects_does_not_exist(
+    cli: Cli, plane: Plane
+) -> None:
     result = cli("delete", "ic/oslo", "md/zz", "md/qwen", "md/yy")
     assert (result.code, result.out, plane.sent) == (ExitCode.NOT_FOUND, "", [])
     assert result.err.splitlines() == [
@@ -72,7 +75,9 @@ def test_nothing_is_deleted_when_one_of_the_objects_does_not_exist(cli: Cli, pla
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_ignore_not_found_deletes_the_objects_that_exist(cli: Cli, plane: Plane) -> None:
+def test_ignore_not_found_deletes_the_objects_that_exist(
+    cli: Cli, plane: Plane
+) -> None:
     result = cli("delete", "ic/oslo", "md/zz", "md/qwen", "--ignore-not-found")
     assert (result.code, result.out) == (
         ExitCode.DONE,
@@ -82,20 +87,28 @@ def test_ignore_not_found_deletes_the_objects_that_exist(cli: Cli, plane: Plane)
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_nothing_is_deleted_when_evict_has_no_meaning_for_one_of_the_objects(cli: Cli, plane: Plane) -> None:
+def test_nothing_is_deleted_when_evict_has_no_meaning_for_one_of_the_objects(
+    cli: Cli, plane: Plane
+) -> None:
     result = cli("delete", "ic/oslo", "md/qwen", "--evict")
     assert (result.code, plane.sent) == (ExitCode.REFUSED, [])
     assert "--evict has no meaning for ModelDeployment default/qwen" in result.err
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_an_eviction_that_loses_replicas_sends_nothing(cli: Cli, plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_eviction_that_loses_replicas_sends_nothing(
+    cli: Cli, plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checked: list[tuple[list[str], bool]] = []
 
-    async def check_loss(_plane: Plane, targets: list[Target], _draining: Any, *, allow_loss: bool) -> None:
+    async def check_loss(
+        _plane: Plane, targets: list[Target], _draining: Any, *, allow_loss: bool
+    ) -> None:
         checked.append(([target.name for target in targets], allow_loss))
         if not allow_loss:
-            raise CommandFailed("some replicas would find no other place", next_step="none")
+            raise CommandFailed(
+                "some replicas would find no other place", next_step="none"
+            )
 
     monkeypatch.setattr(delete, "check_loss", check_loss)
     refused = cli("delete", "ic/oslo", "--evict")
@@ -114,7 +127,9 @@ def test_allow_loss_is_about_an_eviction(cli: Cli, plane: Plane) -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_purge_crds_is_sent_to_a_cluster_and_refused_for_what_has_no_charts(cli: Cli, plane: Plane) -> None:
+def test_purge_crds_is_sent_to_a_cluster_and_rejected_for_other_kinds(
+    cli: Cli, plane: Plane
+) -> None:
     refused = cli("delete", "ic/oslo", "md/qwen", "--purge-crds")
     assert (refused.code, plane.sent) == (ExitCode.REFUSED, [])
     assert "--purge-crds has no meaning for ModelDeployment default/qwen" in refused.err
@@ -125,7 +140,12 @@ def test_purge_crds_is_sent_to_a_cluster_and_refused_for_what_has_no_charts(cli:
 
 def held(reason: str) -> Tree:
     """Return the status of an object whose deletion waits."""
-    row = {"type": "Deleting", "status": "False", "reason": reason, "message": "used by ic/oslo"}
+    row = {
+        "type": "Deleting",
+        "status": "False",
+        "reason": reason,
+        "message": "used by ic/oslo",
+    }
     return {
         "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"},
         "status": {"conditions": [row]},
@@ -134,17 +154,26 @@ def held(reason: str) -> Tree:
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("reason", ["InUse", "Occupied"])
-def test_the_deletion_of_an_object_in_use_names_its_users_and_the_way_back(cli: Cli, plane: Plane, reason: str) -> None:
+def test_the_deletion_of_an_object_in_use_names_its_users_and_the_way_back(
+    cli: Cli, plane: Plane, reason: str
+) -> None:
     plane.shown = held(reason)
     result = cli("delete", "md/qwen")
-    assert (result.code, result.out) == (ExitCode.DONE, "modeldeployment/qwen deletion requested\n")
-    warning = "warning: modeldeployment/qwen is deleted when nobody uses it: used by ic/oslo"
+    assert (result.code, result.out) == (
+        ExitCode.DONE,
+        "modeldeployment/qwen deletion requested\n",
+    )
+    warning = "warning: modeldeployment/qwen is deleted when it is no longer used: used by ic/oslo"
     step = "next: to keep it, `modelplane undelete md/qwen`"
-    assert result.err.splitlines() == ([warning, step] if reason == "InUse" else [warning])
+    assert result.err.splitlines() == (
+        [warning, step] if reason == "InUse" else [warning]
+    )
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_deletion_is_taken_back_unless_the_teardown_has_begun(cli: Cli, plane: Plane) -> None:
+def test_a_deletion_is_taken_back_unless_the_teardown_has_begun(
+    cli: Cli, plane: Plane
+) -> None:
     kept = cli("undelete", "md/qwen")
     assert (kept.code, kept.out) == (ExitCode.DONE, "modeldeployment/qwen is kept\n")
     assert plane.sent == ["keep modeldeployment/qwen"]

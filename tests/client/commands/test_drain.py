@@ -1,4 +1,6 @@
-"""`modelplane drain`, `cordon`, `uncordon` and `retry`: what they refuse, and what a drain may lose."""
+"""`modelplane drain`, `cordon`, `uncordon` and `retry`: refusals, and the replicas that
+a drain may lose.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,52 +12,106 @@ import pytest
 from api_types.resources.kinds import BY_KIND
 from api_types.taints import CORDON, MAINTENANCE
 from client.commands.change import drain
-from client.errors import CommandFailed, ExitCode, NoAnswer
+from client.failures import ExitCode, exit_code_of
 from client.follow import drain_check
 from client.follow.drain_check import DRAIN, EVICT, Draining, check_loss
-from client.follow.requests import Requested
-from client.refs.targets import Target
-from client.refs.tree import Tree
-from client.temporal.control_plane import ControlPlane
+from fleet_client.errors import CommandFailed, NoAnswer
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree
+from fleet_client.requests import Requested
+from fleet_client.temporal.control_plane import ControlPlane
 from tests.client.conftest import Cli
 
 BAD_USAGE = [
-    ("api-G11 a drain of a deployment", ["drain", "md/qwen"], 2, "is no InferenceCluster"),
-    ("api-G11 a drain of nothing", ["drain"], 2, "Missing argument"),
-    ("api-G11 uncordon of a kind", ["uncordon", "ic/"], 2, "does not name an object"),
-    ("api-G11 a retry of a whole kind", ["retry", "md"], 2, "which ModelDeployment?"),
-    ("api-G11 a drain without Temporal", ["drain", "oslo"], 6, "does not answer"),
-    ("api-G11 a cordon of a deployment", ["cordon", "md/qwen"], 2, "is no InferenceCluster"),
-    ("api-G11 a cordon without Temporal", ["cordon", "oslo"], 6, "does not answer"),
-    ("api-G11 an uncordon without Temporal", ["uncordon", "ic/oslo"], 6, "does not answer"),
     (
-        "stk-104 a finalizer of a deployment",
-        ["force-finalizer", "md/qwen", "Service/a/b", "example.com/x", "--reason", "gone"],
+        "a drain of a deployment",
+        ["drain", "md/qwen"],
         2,
-        "has no stack",
+        "is not an InferenceCluster",
     ),
-    ("stk-104 a finalizer without a reason", ["force-finalizer", "ic/oslo", "Service/a/b", "example.com/x", "--reason", " "], 2, "say why"),
+    ("a drain of nothing", ["drain"], 2, "Missing argument"),
+    ("uncordon of a kind", ["uncordon", "ic/"], 2, "does not name an object"),
+    ("a retry of a whole kind", ["retry", "md"], 2, "which ModelDeployment?"),
+    ("a drain without Temporal", ["drain", "oslo"], 6, "does not answer"),
     (
-        "stk-104 a finalizer without Temporal",
-        ["force-finalizer", "ic/oslo", "Service/a/b", "example.com/x", "--reason", "gone"],
+        "a cordon of a deployment",
+        ["cordon", "md/qwen"],
+        2,
+        "is not an InferenceCluster",
+    ),
+    ("a cordon without Temporal", ["cordon", "oslo"], 6, "does not answer"),
+    (
+        "an uncordon without Temporal",
+        ["uncordon", "ic/oslo"],
         6,
         "does not answer",
     ),
-    ("api-G11 a retry without Temporal", ["retry", "md/qwen"], 6, "does not answer"),
+    (
+        "a finalizer of a deployment",
+        [
+            "force-finalizer",
+            "md/qwen",
+            "Service/a/b",
+            "example.com/x",
+            "--reason",
+            "gone",
+        ],
+        2,
+        "has no stack",
+    ),
+    (
+        "a finalizer without a reason",
+        ["force-finalizer", "ic/oslo", "Service/a/b", "example.com/x", "--reason", " "],
+        2,
+        "give a reason",
+    ),
+    (
+        "a finalizer without Temporal",
+        [
+            "force-finalizer",
+            "ic/oslo",
+            "Service/a/b",
+            "example.com/x",
+            "--reason",
+            "gone",
+        ],
+        6,
+        "does not answer",
+    ),
+    ("a retry without Temporal", ["retry", "md/qwen"], 6, "does not answer"),
 ]
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize(("words", "code", "say"), [row[1:] for row in BAD_USAGE], ids=[row[0] for row in BAD_USAGE])
-def test_what_cannot_be_done_is_reported(cli: Cli, words: list[str], code: int, say: str) -> None:
+@pytest.mark.parametrize(
+    ("words", "code", "say"),
+    [row[1:] for row in BAD_USAGE],
+    ids=[row[0] for row in BAD_USAGE],
+)
+def test_an_impossible_change_is_reported(
+    cli: Cli, words: list[str], code: int, say: str
+) -> None:
     result = cli(*words)
     assert (result.code, result.out) == (code, "")
     assert say in " ".join(result.err.split())
 
 
 OSLO = Target.of(BY_KIND["InferenceCluster"], None, "oslo")
-MOVE = {"namespace": "ml", "name": "qwen", "leaves": ["qwen-1", "qwen-2"], "comes": [], "missing": 2, "message": "1 had too few free nodes"}
-LOST: Tree = {"question": "can-drain", "possible": False, "cluster": "oslo", "moves": [MOVE], "stays": []}
+MOVE = {
+    "namespace": "ml",
+    "name": "qwen",
+    "leaves": ["qwen-1", "qwen-2"],
+    "comes": [],
+    "missing": 2,
+    "message": "1 had too few free nodes",
+}
+LOST: Tree = {
+    "question": "can-drain",
+    "possible": False,
+    "cluster": "oslo",
+    "moves": [MOVE],
+    "stays": [],
+}
 WARNED = """\
 warning: some replicas of InferenceCluster oslo find no other place
   DEPLOYMENT   EVICTED   PLACED ON   SHORTFALL
@@ -70,7 +126,11 @@ warning: some replicas of InferenceCluster oslo find no other place
     ids=["none", "given"],
 )
 def test_the_reason_that_the_user_gives_is_sent(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str], reason: str
+    cli: Cli,
+    monkeypatch: pytest.MonkeyPatch,
+    command: str,
+    words: list[str],
+    reason: str,
 ) -> None:
     sent: list[str] = []
 
@@ -79,9 +139,11 @@ def test_the_reason_that_the_user_gives_is_sent(
         yield
 
     async def no_loss(*_given: object, **_options: object) -> None:
-        """Lose nothing."""
+        pass
 
-    async def changed(_plane: None, target: Target, _spec: object, *, reason: str) -> Requested:
+    async def changed(
+        _plane: None, target: Target, _spec: object, *, reason: str
+    ) -> Requested:
         sent.append(reason)
         return Requested(target, "")
 
@@ -104,16 +166,22 @@ class Plane:
         return {"spec": {"taints": self.taints}}
 
 
-def checked(plane: Plane, draining: Draining = DRAIN, *, allow_loss: bool = False) -> None:
-    asyncio.run(check_loss(cast("ControlPlane", plane), [OSLO], draining, allow_loss=allow_loss))
+def checked(
+    plane: Plane, draining: Draining = DRAIN, *, allow_loss: bool = False
+) -> None:
+    asyncio.run(
+        check_loss(cast("ControlPlane", plane), [OSLO], draining, allow_loss=allow_loss)
+    )
 
 
 @pytest.fixture
 def plan(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """What the plan of the drain says, or the failure to make one."""
+    """The plan of the drain, or the error of making one."""
     said: list[Any] = []
 
-    async def made(_plane: ControlPlane, _cluster: str, _others: tuple[str, ...]) -> Tree:
+    async def made(
+        _plane: ControlPlane, _cluster: str, _others: tuple[str, ...]
+    ) -> Tree:
         if isinstance(said[0], Exception):
             raise said[0]
         tree: Tree = said[0]
@@ -125,23 +193,34 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 @pytest.mark.parametrize("taints", [[], [CORDON]], ids=["in use", "cordoned"])
-def test_a_drain_that_loses_replicas_is_refused_with_those(plan: list[Any], taints: list[dict[str, str]]) -> None:
+def test_a_drain_that_loses_replicas_is_refused_and_lists_them(
+    plan: list[Any], taints: list[dict[str, str]]
+) -> None:
     plan.append(LOST)
-    with pytest.raises(CommandFailed, match="InferenceCluster oslo was not drained") as failure:
+    with pytest.raises(
+        CommandFailed, match="InferenceCluster oslo was not drained"
+    ) as failure:
         checked(Plane(*taints))
-    assert failure.value.code == ExitCode.FAILED
+    assert exit_code_of(failure.value) == ExitCode.FAILED
     assert failure.value.details[1].split()[:2] == ["ml/qwen", "2"]
     assert "`modelplane drain oslo --allow-loss`" in failure.value.next_step
 
 
-def test_a_deletion_that_loses_replicas_is_refused_in_the_same_words(plan: list[Any]) -> None:
+def test_a_deletion_that_loses_replicas_is_refused_in_the_same_words(
+    plan: list[Any],
+) -> None:
     plan.append(LOST)
-    with pytest.raises(CommandFailed, match="InferenceCluster oslo was not deleted: some replicas would find no other place") as failure:
+    with pytest.raises(
+        CommandFailed,
+        match="InferenceCluster oslo was not deleted: some replicas would find no other place",
+    ) as failure:
         checked(Plane(), EVICT)
     assert "`modelplane delete ic/oslo --evict --allow-loss`" in failure.value.next_step
 
 
-def test_clusters_of_one_command_are_no_place_for_each_others_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_drained_together_do_not_receive_each_others_replicas(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     planned: list[tuple[str, tuple[str, ...]]] = []
 
     async def made(_plane: ControlPlane, cluster: str, others: tuple[str, ...]) -> Tree:
@@ -153,18 +232,27 @@ def test_clusters_of_one_command_are_no_place_for_each_others_replicas(monkeypat
             return {"spec": {}}
 
     monkeypatch.setattr(drain_check, "_plan", made)
-    targets = [Target.of(BY_KIND["InferenceCluster"], None, name) for name in ("oslo", "bergen")]
-    asyncio.run(check_loss(cast("ControlPlane", AnyPlane()), targets, EVICT, allow_loss=False))
+    targets = [
+        Target.of(BY_KIND["InferenceCluster"], None, name)
+        for name in ("oslo", "bergen")
+    ]
+    asyncio.run(
+        check_loss(cast("ControlPlane", AnyPlane()), targets, EVICT, allow_loss=False)
+    )
     assert planned == [("oslo", ("bergen",)), ("bergen", ("oslo",))]
 
 
-def test_with_allow_loss_it_is_a_warning(plan: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_allow_loss_it_is_a_warning(
+    plan: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     plan.append(LOST)
     checked(Plane(), allow_loss=True)
     assert capsys.readouterr().err == WARNED
 
 
-def test_a_drain_that_loses_nothing_says_nothing(plan: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_drain_without_losses_prints_no_warning(
+    plan: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     plan.append(LOST | {"possible": True})
     checked(Plane())
     assert capsys.readouterr().err == ""
@@ -182,4 +270,7 @@ def test_a_fleet_that_cannot_be_read_is_not_drained_unless_replicas_may_be_lost(
     with pytest.raises(NoAnswer):
         checked(Plane())
     checked(Plane(), allow_loss=True)
-    assert capsys.readouterr().err == "warning: what the drain takes down is not known: no worker answers\n"
+    assert (
+        capsys.readouterr().err
+        == "warning: the replicas that the drain would lose are not known: no worker answers\n"
+    )

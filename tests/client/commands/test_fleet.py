@@ -1,6 +1,7 @@
 """The command line on a fleet that `modelplane up` started.
 
-Temporal, worker, front, API servers and gateways are real. One fleet serves all tests here.
+Temporal, worker, front, API servers and gateways are real. One fleet serves all tests
+of this file.
 """
 
 import asyncio
@@ -26,13 +27,13 @@ from ruamel.yaml import YAML
 from activities.clients.secrets.directory import SecretDirectory
 from api_types.clock import utc_now
 from api_types.environment import HOME_VARIABLE
-from client.configuration import read_settings
-from client.errors import ExitCode
-from client.follow import requests
-from client.follow.requests import current_user
+from client.failures import ExitCode
 from client.local.front import FRONT
 from client.local.gateway import local_gateway_url
 from client.local.processes import WORKER
+from fleet_client import requests
+from fleet_client.configuration import read_settings
+from fleet_client.requests import current_user
 from testbed.fleet.fleet_file import FleetFile
 from testbed.running import ClusterRunning, Running
 from testbed.testbed import Testbed
@@ -67,14 +68,14 @@ TOO_BIG = ROOT / "examples" / "testbed" / "too-big.yaml"
 WAIT = ("--wait", "--timeout", str(TIMEOUT_SECONDS))
 HOLD = "example.com/hold"
 INTERRUPTED = 130
-# Requests do not flow here, so a replica that leaves has nothing to wait for.
+# No requests flow here, so a leaving replica waits for nothing.
 SETTINGS = {"MODELPLANE_TEARDOWN__DRAIN_SECONDS": "0"}
 SeenT = TypeVar("SeenT")
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """A fleet and the output of the command that started it."""
+    """A fleet, and the output of the command that started it."""
 
     home: Path
     up: str
@@ -94,7 +95,7 @@ class Fleet:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """Start a fleet with a Ready model.
 
-    In the end, every run of a workflow is replayed, and `down --wipe` leaves nothing.
+    At the end every run of a workflow is replayed, and `down --wipe` leaves nothing.
     """
     folder = tmp_path_factory.mktemp("fleet")
     home, file = folder / "home", folder / "fleet.yaml"
@@ -109,7 +110,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         yield started
         for program in (FRONT, WORKER):
             started.testbed.stop_process(program)
-        asyncio.run(_replay(started.running, began, tmp_path_factory.mktemp("histories")))
+        asyncio.run(
+            _replay(started.running, began, tmp_path_factory.mktemp("histories"))
+        )
     finally:
         wiped = modelplane(home, "down", "--wipe")
     assert wiped.returncode == 0, wiped.stderr
@@ -124,18 +127,18 @@ async def _replay(running: Running, since: datetime, folder: Path) -> None:
 
 @pytest.fixture(autouse=True)
 def here(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Running:
-    """Let commands of a test use the fleet."""
+    """Make the commands of a test use the fleet."""
     monkeypatch.setenv(HOME_VARIABLE, str(fleet.home))
     for variable, value in SETTINGS.items():
         monkeypatch.setenv(variable, value)
-    # On a slow machine the worker takes longer than a user at a terminal waits for it.
+    # On a slow machine the worker takes longer than a user at a terminal waits.
     monkeypatch.setattr(requests, "ANSWER_SECONDS", TIMEOUT_SECONDS)
     return fleet.running
 
 
 @pytest.fixture
 def tenant(cli: Cli) -> Iterator[str]:
-    """Namespace of the test's own; the deployments in it are deleted after the test."""
+    """A namespace for the test. Its deployments are deleted after the test."""
     name = f"t-{uuid.uuid4().hex[:8]}"
     yield name
     left = cli("get", "md", "-n", name, "-o", "name").out.split()
@@ -152,7 +155,7 @@ def manifest(tenant: str, file: Path = DEMO, **spec: object) -> str:
 
 
 def eventually(look: Callable[[], SeenT], holds: Callable[[SeenT], bool]) -> SeenT:
-    """Look again and again until it holds; fail with the last look."""
+    """Repeat `look` until the result holds. Fail with the last result."""
     for pause in pauses():
         if holds(seen := look()):
             return seen
@@ -170,15 +173,21 @@ def decision_about(cli: Cli, tenant: str, *words: str) -> dict[str, Any]:
     planned = cli("plan", "-n", tenant, "-o", "json", *words)
     assert planned.code == 0, planned.err
     decisions = json.loads(planned.out)["decisions"]
-    (found,) = [each for each in decisions if (each["namespace"], each["name"]) == (tenant, "demo")]
+    (found,) = [
+        each
+        for each in decisions
+        if (each["namespace"], each["name"]) == (tenant, "demo")
+    ]
     decision: dict[str, Any] = found
     return decision
 
 
-# --- up and down ---------------------------------------------------------------
+# up and down
 
 
-def test_down_leaves_no_process_and_up_continues_with_the_data(fleet: Fleet, cli: Cli) -> None:
+def test_down_leaves_no_process_and_up_continues_with_the_data(
+    fleet: Fleet, cli: Cli
+) -> None:
     home = fleet.home
     for line in (
         r"eu +Existing +10\.245\.\d+\.1 +True",
@@ -194,21 +203,30 @@ def test_down_leaves_no_process_and_up_continues_with_the_data(fleet: Fleet, cli
     # It answers, and has no route yet.
     answer = httpx.get(f"{gateway[1]}/v1/models", trust_env=False, timeout=60)
     assert answer.status_code == httpx.codes.NOT_FOUND
-    development = r"^Front +(http://127\.0\.0\.1:\d+) +\(development mode: no users, no tokens;"
+    development = (
+        r"^Front +(http://127\.0\.0\.1:\d+) +\(development mode: no users, no tokens;"
+    )
     front = re.search(development, fleet.up, re.MULTILINE)
     assert front, fleet.up
     kubeconfig = home / "front.kubeconfig"
     assert f"kubectl       KUBECONFIG={kubeconfig}\n" in fleet.up
     here = f"{sys.executable} -m client.main"
-    assert f"Next          {here} get all, {here} describe md/demo, {here} down\n" in fleet.up
+    assert (
+        f"Next          {here} get all, {here} describe md/demo, {here} down\n"
+        in fleet.up
+    )
     name = "modeldeployment.modelplane.ai/demo\n"
     assert kubectl(kubeconfig, "get", "md/demo", "-o", "name") == name
     kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
-    scaled = modelplane(home, "--server", front[1], "scale", "md/demo", "--replicas", "2")
+    scaled = modelplane(
+        home, "--server", front[1], "scale", "md/demo", "--replicas", "2"
+    )
     assert scaled.returncode == 0, scaled.stderr
     audit = (home / "logs" / "front-audit.log").read_text()
     assert "/modeldeployments/demo/scale" in audit
-    reference = cast(dict[str, str], read_settings(home / "config.yaml")["controlCluster"])
+    reference = cast(
+        dict[str, str], read_settings(home / "config.yaml")["controlCluster"]
+    )
     secret = asyncio.run(SecretDirectory(home / "secrets").get(**reference))
     assert b"current-context: control" in secret
     before = json.loads(cli("get", "md/demo", "-o", "json").out)
@@ -221,16 +239,18 @@ def test_down_leaves_no_process_and_up_continues_with_the_data(fleet: Fleet, cli
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{front[1]}/healthz", trust_env=False, timeout=60)
 
-    # Without --fleet it is the same fleet as before, not the built-in one.
-    # A Temporal server in the environment belongs to another fleet, and so do variables of a front:
-    # the front of this fleet has neither users nor TLS.
+    # Without --fleet the fleet is the same as before, not the built-in one. A Temporal
+    # server in the environment belongs to another fleet, and so do variables of a
+    # front: the front of this fleet has neither users nor TLS.
     others = {
         "MODELPLANE_TEMPORAL__ADDRESS": "127.0.0.1:1",
         "MODELPLANE_FRONT__ACCESS_FILE": str(home / "fleet.yaml"),
     }
     again = modelplane(home, "up", "--no-data-plane", **others)
     assert again.returncode == 0, again.stderr
-    assert f"Front         {front[1]} " in again.stdout, "kubeconfigs were copied with this address"
+    assert f"Front         {front[1]} " in again.stdout, (
+        "kubeconfigs were copied with this address"
+    )
     assert kubectl(kubeconfig, "get", "md/demo", "-n", "default", "-o", "name") == name
     assert not re.search("^Gateway", again.stdout, re.MULTILINE)
     assert "inferencecluster/eu unchanged" in again.stdout
@@ -247,25 +267,29 @@ def test_without_a_worker_objects_are_listed_from_their_search_attributes_and_re
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fleet.testbed.stop_process(WORKER)
-    # No worker is going to answer.
+    # No worker will answer.
     monkeypatch.setattr(requests, "ANSWER_SECONDS", 1.0)
     try:
         result = eventually(lambda: cli("get", "ic"), lambda seen: "?" in seen.out)
-        assert {line.split()[0] for line in result.out.splitlines()[1:]} >= set(CLUSTERS)
+        assert {line.split()[0] for line in result.out.splitlines()[1:]} >= set(
+            CLUSTERS
+        )
         assert "True?" in result.out
         assert "is a worker running?" in result.err
         assert cli("describe", "ic/eu").code == ExitCode.UNREACHABLE
         assert "start a worker" in cli("get", "ic/eu").err
-        # Temporal takes a change of an object, and says by itself whether the object exists.
+        # Temporal accepts a change of an object, and knows whether the object exists.
         retried = cli("retry", "ic/eu")
-        accepted = "inferencecluster/eu accepted by Temporal, not yet seen by a worker\n"
+        accepted = (
+            "inferencecluster/eu accepted by Temporal, not yet seen by a worker\n"
+        )
         assert (retried.code, retried.out) == (0, accepted)
         assert cli("scale", "md/missing", "--replicas", "1").code == ExitCode.NOT_FOUND
     finally:
         assert cli("up", "--no-data-plane").code == 0
 
 
-# --- the life of a deployment ---------------------------------------------------------------
+# The life of a deployment
 
 
 def test_a_deployment_is_planned_applied_shown_scaled_and_deleted(
@@ -280,7 +304,11 @@ def test_a_deployment_is_planned_applied_shown_scaled_and_deleted(
     assert (applied.code, applied.out) == (0, "modeldeployment/demo created\n")
     assert "✓ modeldeployment/demo: Ready" in applied.err
     assert cli("apply", "-f", file).out == "modeldeployment/demo unchanged\n"
-    assert clusters_of(cli, tenant) == sorted(each["cluster"] for each in planned) == CLUSTERS
+    assert (
+        clusters_of(cli, tenant)
+        == sorted(each["cluster"] for each in planned)
+        == CLUSTERS
+    )
 
     titles, row = cli("get", "md", "-n", tenant).out.splitlines()
     assert titles.split() == ["NAME", "REPLICAS", "READY", "AGE"]
@@ -288,17 +316,29 @@ def test_a_deployment_is_planned_applied_shown_scaled_and_deleted(
     shown = json.loads(cli("get", "md/demo", "-n", tenant, "-o", "json").out)
     assert shown["status"]["replicas"] == {"ready": 2, "total": 2}
     assert sorted(each["cluster"] for each in shown["status"]["placements"]) == CLUSTERS
-    replicas = [line.split()[1] for line in cli("get", "mr", "-n", tenant).out.splitlines()[1:]]
+    replicas = [
+        line.split()[1] for line in cli("get", "mr", "-n", tenant).out.splitlines()[1:]
+    ]
     assert sorted(replicas) == CLUSTERS
     described = cli("describe", "md", "demo", "-n", tenant).out
-    parts = ["Phase:       Ready", "Conditions:", "Replicas:", "Events:", "Temporal: http://"]
+    parts = [
+        "Phase:       Ready",
+        "Conditions:",
+        "Replicas:",
+        "Events:",
+        "Temporal: http://",
+    ]
     assert [each for each in (*parts, *CLUSTERS) if each not in described] == []
-    explained = json.loads(cli("explain", "md/demo", "-n", tenant, "-o", "json").out)["replicas"]
+    explained = json.loads(cli("explain", "md/demo", "-n", tenant, "-o", "json").out)[
+        "replicas"
+    ]
     assert sorted(each["cluster"] for each in explained) == CLUSTERS
     assert {(each["action"], each["ready"]) for each in explained} == {("Keep", True)}
 
     # Answers about the fleet agree with a plan.
-    room = json.loads(cli("plan", "-n", tenant, "-o", "json", "--headroom", "md/demo").out)
+    room = json.loads(
+        cli("plan", "-n", tenant, "-o", "json", "--headroom", "md/demo").out
+    )
     most = room["headroom"]
     assert most > room["wanted"] == 2
     for replicas, shortfall in ((most, 0), (most + 1, 1)):
@@ -312,7 +352,12 @@ def test_a_deployment_is_planned_applied_shown_scaled_and_deleted(
     )
 
     # The example program finds the deployment, and scales it.
-    program = [sys.executable, str(ROOT / "examples" / "deploy_and_scale.py"), file, "3"]
+    program = [
+        sys.executable,
+        str(ROOT / "examples" / "deploy_and_scale.py"),
+        file,
+        "3",
+    ]
     environment = {**os.environ, "MODELPLANE_TEMPORAL__ADDRESS": here.temporal_address}
     ended = subprocess.run(
         program,
@@ -325,23 +370,28 @@ def test_a_deployment_is_planned_applied_shown_scaled_and_deleted(
     lines = ended.stdout.splitlines()
     assert lines[-1].startswith("3 of 3 Ready"), ended.stderr
     assert any(line.startswith("2 of 2 Ready") for line in lines)
-    # The file still says 2; an unchanged manifest does not take back the later count.
+    # The file still says 2. An unchanged manifest does not undo the later count.
     assert cli("apply", "-f", file).out == "modeldeployment/demo unchanged\n"
     assert cli("get", "md/demo", "-n", tenant).out.split()[-3:-1] == ["3", "True"]
     events = cli("events", "-n", tenant, "md/demo").out.splitlines()[1:]
-    assert {"SpecChanged", "Scheduled", "Scaled"} <= {line.split()[2] for line in events}
+    assert {"SpecChanged", "Scheduled", "Scaled"} <= {
+        line.split()[2] for line in events
+    }
 
     scaled = cli("scale", "md/demo", "--replicas", "0", "-n", tenant, *WAIT)
     assert (scaled.code, scaled.out) == (0, "modeldeployment/demo scaled to 0\n")
     assert "✓ modeldeployment/demo: scaled to zero" in scaled.err
     deleted = cli("delete", "md/demo", "-n", tenant, *WAIT)
-    assert (deleted.code, deleted.out) == (0, "modeldeployment/demo deletion requested\n")
+    assert (deleted.code, deleted.out) == (
+        0,
+        "modeldeployment/demo deletion requested\n",
+    )
     assert "✓ modeldeployment/demo: gone" in deleted.err
     assert cli("get", "md/demo", "-n", tenant).code == ExitCode.NOT_FOUND
     assert "No resources found" in cli("get", "mr", "-n", tenant).err
 
 
-def test_a_finalizer_of_others_holds_a_teardown_which_is_described_and_given_up_by_force(
+def test_a_foreign_finalizer_blocks_a_teardown_until_it_is_forced(
     cli: Cli,
     tenant: str,
     written: Callable[[str], str],
@@ -363,7 +413,10 @@ def test_a_finalizer_of_others_holds_a_teardown_which_is_described_and_given_up_
         assert "Teardown:" in described
         waits = rf"delete the engines +waiting .*\(finalizer {HOLD}"
         assert re.search(waits, step(described, 7))
-        for words in (["apply", "-f", file], ["scale", "md/demo", "-n", tenant, "--replicas", "1"]):
+        for words in (
+            ["apply", "-f", file],
+            ["scale", "md/demo", "-n", tenant, "--replicas", "1"],
+        ):
             refused = cli(*words)
             assert refused.code == ExitCode.CONFLICT, words
             assert f"ModelDeployment {tenant}/demo is being deleted" in refused.err
@@ -374,19 +427,28 @@ def test_a_finalizer_of_others_holds_a_teardown_which_is_described_and_given_up_
         forced = cli("delete", "md/demo", "-n", tenant, *force)
         assert forced.code == ExitCode.DONE, forced.err
         assert "modeldeployment/demo left 1 object behind:" in forced.out
-        assert forced.out.splitlines()[-1].split()[:3] == [cluster, "Deployment", tenant]
+        assert forced.out.splitlines()[-1].split()[:3] == [
+            cluster,
+            "Deployment",
+            tenant,
+        ]
     finally:
         hold([])
 
 
 def step(described: str, number: int) -> str:
-    """Return the line of a teardown's step; empty while there is none."""
+    """Return the line of a teardown's current step, or an empty string."""
     lines = described.splitlines()
     return next((line for line in lines if line.split()[:1] == [str(number)]), "")
 
 
-def workload(api: ApiClient, server: str, namespace: str) -> Callable[[list[str]], None]:
-    """Find the only engine of a namespace; return a function that sets its finalizers."""
+def workload(
+    api: ApiClient, server: str, namespace: str
+) -> Callable[[list[str]], None]:
+    """Find the only engine of a namespace.
+
+    Return a function that sets its finalizers.
+    """
     base = f"{server}/apis/apps/v1/namespaces/{namespace}/deployments"
     found: Any = api.call_api("GET", base, header_params={"Accept": "application/json"})
     (item,) = json.loads(found.read())["items"]
@@ -400,12 +462,14 @@ def workload(api: ApiClient, server: str, namespace: str) -> Callable[[list[str]
     return set_finalizers
 
 
-def test_a_deployment_without_a_place_says_why_wherever_it_is_asked_about(
+def test_every_command_explains_an_unplaced_deployment(
     cli: Cli,
     tenant: str,
     written: Callable[[str], str],
 ) -> None:
-    result = cli("apply", "-f", written(manifest(tenant, TOO_BIG)), "--wait", "--timeout", "4")
+    result = cli(
+        "apply", "-f", written(manifest(tenant, TOO_BIG)), "--wait", "--timeout", "4"
+    )
     assert result.code == ExitCode.TIMED_OUT
     title = f"ModelDeployment {tenant}/too-big"
     assert f"{title}: ReplicasScheduled: InsufficientCapacity" in result.err
@@ -425,7 +489,7 @@ def test_a_deployment_without_a_place_says_why_wherever_it_is_asked_about(
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Let the children of this process obey SIGINT, as at a terminal."""
+    """Let children of this process obey SIGINT, as at a terminal."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -441,7 +505,9 @@ def test_a_watch_prints_what_changes_until_it_is_interrupted(
     command = [sys.executable, "-m", "client.main", "get", "md", "-n", tenant, "-w"]
     environment = {**os.environ, HOME_VARIABLE: str(fleet.home)}
     pipe = subprocess.PIPE
-    with subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True) as watch:
+    with subprocess.Popen(
+        command, env=environment, stdout=pipe, stderr=pipe, text=True
+    ) as watch:
         assert watch.stdout
         assert watch.stderr
         assert "No resources found" in watch.stderr.readline()
@@ -449,12 +515,14 @@ def test_a_watch_prints_what_changes_until_it_is_interrupted(
         assert watch.stdout.readline().split() == ["NAME", "REPLICAS", "READY", "AGE"]
         assert watch.stdout.readline().split()[0] == "too-big"
         cli("delete", "md/too-big", "-n", tenant, *WAIT)
-        assert any("too-big is gone" in line for line in iter(watch.stderr.readline, ""))
+        assert any(
+            "too-big is gone" in line for line in iter(watch.stderr.readline, "")
+        )
         watch.send_signal(signal.SIGINT)
         assert watch.wait(TIMEOUT_SECONDS) == INTERRUPTED
 
 
-# --- clusters ---------------------------------------------------------------
+# Clusters
 
 
 @pytest.fixture
@@ -465,7 +533,7 @@ def uncordoned(cli: Cli) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("uncordoned")
-def test_a_drain_does_what_its_plan_shows_loses_nothing_unasked_and_a_cordon_keeps_what_runs(
+def test_a_drain_follows_its_plan_and_a_cordon_keeps_running_replicas(
     cli: Cli,
     written: Callable[[str], str],
 ) -> None:
@@ -490,10 +558,12 @@ def test_a_drain_does_what_its_plan_shows_loses_nothing_unasked_and_a_cordon_kee
 
     loss = ("--allow-loss", "--reason", "power cut", "--wait", "--timeout", "2")
     lost = cli("drain", "us", *loss)
-    assert (lost.code, lost.out) == (5, "inferencecluster/us drain requested\n"), lost.err
+    assert (lost.code, lost.out) == (5, "inferencecluster/us drain requested\n"), (
+        lost.err
+    )
     warning = "warning: some replicas of InferenceCluster us find no other place"
     assert warning in lost.err
-    # A second one may not be unavailable as long as the first has no place.
+    # A second replica may not be unavailable while the first has no place.
     eventually(lambda: clusters_of(cli, tenant), lambda seen: seen == ["us"])
     assert condition_of(cli, "us") == ("Drained", "power cut")
 
@@ -502,7 +572,7 @@ def test_a_drain_does_what_its_plan_shows_loses_nothing_unasked_and_a_cordon_kee
     assert cli("uncordon", "us").out == neither
     eventually(lambda: clusters_of(cli, tenant), lambda seen: seen == ["us", "us"])
     assert cli("uncordon", "eu").out == "inferencecluster/eu uncordoned\n"
-    # The cluster tells the scheduler, which may hear of a larger deployment before that.
+    # The cluster reports to the scheduler, which may hear of a larger deployment first.
     eventually(
         lambda: decision_about(cli, tenant, "--scale", "md/demo=3")["placements"],
         lambda planned: "eu" in {placement["cluster"] for placement in planned},
@@ -510,9 +580,12 @@ def test_a_drain_does_what_its_plan_shows_loses_nothing_unasked_and_a_cordon_kee
     assert cli("scale", "md/demo", "--replicas", "3", *WAIT).code == 0
     assert clusters_of(cli, tenant) == ["eu", "us", "us"], "replicas spread again"
 
-    # Nothing moves away from a cordoned cluster, and nothing new comes.
-    assert cli("cordon", "eu", "--reason", "new rack").out == "inferencecluster/eu cordoned\n"
-    assert cli("cordon", "eu").out == "inferencecluster/eu takes no replicas already\n"
+    # Nothing leaves a cordoned cluster, and nothing new is placed there.
+    assert (
+        cli("cordon", "eu", "--reason", "new rack").out
+        == "inferencecluster/eu cordoned\n"
+    )
+    assert cli("cordon", "eu").out == "inferencecluster/eu already takes no replicas\n"
     assert condition_of(cli, "eu") == ("Cordoned", "new rack")
     titles, row = cli("get", "ic", "eu").out.splitlines()
     assert row.split()[titles.split().index("READY")] == "True,SchedulingDisabled"
@@ -542,7 +615,9 @@ def _refuses_to_lose_replicas(cli: Cli) -> None:
 
 
 def condition_of(cli: Cli, cluster: str) -> tuple[str, str]:
-    """Return the reason of the condition SchedulingDisabled, and the user's reason in it."""
+    """Return the reason of the condition SchedulingDisabled, and the user's reason in
+    it.
+    """
     tree = json.loads(cli("get", "ic", cluster, "-o", "json").out)
     conditions = tree["status"]["conditions"]
     (found,) = [one for one in conditions if one["type"] == "SchedulingDisabled"]
@@ -552,7 +627,10 @@ def condition_of(cli: Cli, cluster: str) -> tuple[str, str]:
 
 def an_existing_cluster(name: str, **annotations: str) -> dict[str, Any]:
     """Return a cluster whose kubeconfig is in the Secret `<name>-kubeconfig`."""
-    existing = {"source": "Existing", "existing": {"secretRef": {"name": f"{name}-kubeconfig"}}}
+    existing = {
+        "source": "Existing",
+        "existing": {"secretRef": {"name": f"{name}-kubeconfig"}},
+    }
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "InferenceCluster",
@@ -580,12 +658,16 @@ def test_a_cluster_that_does_not_answer_is_reported_with_its_address(
     assert cli("apply", "-f", written(json.dumps(cluster))).code == 0
     silent = "no response from https://127.0.0.1:9"
     eventually(lambda: cli("describe", f"ic/{name}"), lambda seen: silent in seen.out)
-    result = cli("apply", "-f", written(json.dumps(cluster)), "--wait", "--timeout", "1")
+    result = cli(
+        "apply", "-f", written(json.dumps(cluster)), "--wait", "--timeout", "1"
+    )
     assert result.code == ExitCode.TIMED_OUT
     assert silent in result.err
     described = cli("describe", f"ic/{name}").out
-    assert "Failing steps, tried again:\n  connect_cluster, attempt" in described
-    forced = cli("delete", f"ic/{name}", "--force", "--reason", "the rack is gone", *WAIT)
+    assert "Failing steps, which are retried:\n  connect_cluster, attempt" in described
+    forced = cli(
+        "delete", f"ic/{name}", "--force", "--reason", "the rack is gone", *WAIT
+    )
     assert forced.code == 0, forced.err
     deleted = cli("delete", "-f", written(json.dumps(secret)))
     assert deleted.out == f"secret/{name}-kubeconfig deleted\n"
@@ -600,26 +682,35 @@ def test_a_cluster_without_its_secret_is_reported_and_its_stack_is_shown_under_i
     result = cli("apply", "-f", applied, "--wait", "--timeout", "5")
     assert result.code == ExitCode.TIMED_OUT
     assert "CredentialsInvalid" in result.err
-    assert "put a working kubeconfig into the Secret that the cluster names" in result.err
-    eventually(lambda: cli("describe", f"ss/{name}"), lambda seen: "WaitingForCluster" in seen.out)
+    assert (
+        "put a working kubeconfig into the Secret that the cluster names" in result.err
+    )
+    eventually(
+        lambda: cli("describe", f"ss/{name}"),
+        lambda seen: "WaitingForCluster" in seen.out,
+    )
     rows = [line.split() for line in cli("get", "servingstacks").out.splitlines()]
     assert rows[0] == ["NAME", "GATEWAY", "READY", "AGE"]
     assert [name, "<none>", "False"] in [row[:3] for row in rows[1:]]
-    # The clusters of the testbed bring their own stacks. All stacks are in one namespace.
+    # The testbed installs the stacks of its clusters. All stacks are in one namespace.
     assert not {row[0] for row in rows[1:]} & set(CLUSTERS)
     shown = cli("get", "servingstack", name, "-n", "other", "-o", "name").out
     assert shown == f"servingstack/{name}\n"
     tree = json.loads(cli("get", f"ss/{name}", "-o", "json").out)
     seen = (tree["kind"], tree["metadata"]["namespace"], tree["status"]["phase"])
     assert seen == ("ServingStack", "modelplane-system", "Pending")
-    kubeconfig = {"type": "Kubeconfig", "name": f"{name}-kubeconfig", "key": "kubeconfig"}
+    kubeconfig = {
+        "type": "Kubeconfig",
+        "name": f"{name}-kubeconfig",
+        "key": "kubeconfig",
+    }
     assert tree["spec"] == {"secrets": [kubeconfig]}
     described = cli("describe", f"ss/{name}").out
     assert "Components:\n  <none>" in described
     assert f"Next: see the cluster: `modelplane describe ic/{name}`" in described
     external = cli("describe", "ss/eu")
     assert external.code == ExitCode.NOT_FOUND
-    assert "InferenceCluster eu has none of this control plane" in external.err
+    assert "InferenceCluster eu has no stack of this control plane" in external.err
     assert cli("get", "ss", "missing").code == ExitCode.NOT_FOUND
     assert cli("delete", f"ic/{name}", *WAIT).code == 0
 
@@ -648,17 +739,21 @@ def test_a_change_that_needs_a_new_object_is_refused_before_it_is_sent(
     tree = json.loads(cli("get", "ic/eu", "-o", "json").out)
     tree["spec"]["cluster"] = {"source": "GKE", "gke": {"region": "europe-west4"}}
     pools = tree["spec"]["nodePools"]
-    tree["spec"]["nodePools"] = [{**pool, "zones": ["europe-west4-a"]} for pool in pools]
+    tree["spec"]["nodePools"] = [
+        {**pool, "zones": ["europe-west4-a"]} for pool in pools
+    ]
     result = cli("apply", "-f", written(json.dumps(tree)))
     assert result.code == ExitCode.REFUSED
     assert "spec.cluster.source" in result.err
 
 
-# --- objects that exist, and missing ones ---------------------------------------------------------------
+# Existing and missing objects
 
 
 def test_lists_can_be_narrowed_by_label_and_joined_over_kinds(cli: Cli) -> None:
-    names = cli("get", "ic", "-l", "modelplane.ai/region=eu-west", "-o", "name").out.split()
+    names = cli(
+        "get", "ic", "-l", "modelplane.ai/region=eu-west", "-o", "name"
+    ).out.split()
     assert names == ["inferencecluster/eu"]
     everything = cli("get", "ic,icl", "-o", "name").out.split()
     clusters = {f"inferencecluster/{name}" for name in CLUSTERS}
@@ -666,7 +761,7 @@ def test_lists_can_be_narrowed_by_label_and_joined_over_kinds(cli: Cli) -> None:
     assert "modelplane.ai/region=eu-west" in cli("get", "ic", "--show-labels").out
 
 
-def test_what_does_not_exist_has_its_own_exit_code(cli: Cli) -> None:
+def test_a_missing_object_has_its_own_exit_code(cli: Cli) -> None:
     deployment = (
         ["get", "md", "missing"],
         ["describe", "md/missing"],
@@ -689,9 +784,11 @@ def test_what_does_not_exist_has_its_own_exit_code(cli: Cli) -> None:
     seen = {words: (each.code, each.out) for words, each in ended.items()}
     assert seen == dict.fromkeys(ended, expected)
     missing = "ModelDeployment default/missing does not exist"
-    assert [words for words in deployment[:4] if missing not in ended[" ".join(words)].err] == []
+    assert [
+        words for words in deployment[:4] if missing not in ended[" ".join(words)].err
+    ] == []
     assert cli("delete", "md/missing", "--ignore-not-found").code == 0
-    # The request reaches each owner that exists.
+    # The request reaches each existing owner.
     retried = cli("retry", "ic/eu", "md/missing")
     assert (retried.code, retried.out) == (3, "inferencecluster/eu retry requested\n")
 
@@ -704,13 +801,17 @@ def test_a_policy_is_set_and_read_back_and_a_bad_one_is_refused(
     wanted = {"priorityClasses": {"gold": 100}}
     changed = cli("policy", "set", "-f", written(json.dumps(wanted)))
     assert changed.out == "fleet policy configured\n"
-    assert json.loads(cli("policy", "get", "-o", "json").out)["priorityClasses"] == {"gold": 100}
+    assert json.loads(cli("policy", "get", "-o", "json").out)["priorityClasses"] == {
+        "gold": 100
+    }
     refused = cli("policy", "set", "-f", written('{"profile": "nope"}'))
     assert (refused.code, "profile: must be one of" in refused.err) == (2, True)
     assert cli("policy", "set", "-f", before).code == 0
 
 
-def test_links_and_logs_lead_to_the_workflow_and_the_worker(cli: Cli, here: Running) -> None:
+def test_links_and_logs_lead_to_the_workflow_and_the_worker(
+    cli: Cli, here: Running
+) -> None:
     link = cli("ui", "ic/eu").out.strip()
     page = f"{here.temporal_ui}/namespaces/default/workflows/inferencecluster%2Feu/"
     assert link.startswith(page)

@@ -1,4 +1,4 @@
-"""The parts of `modelplane up` and `modelplane down`; test_fleet.py runs both commands on a real fleet."""
+"""The parts of `modelplane up` and `down`. test_fleet.py runs both on a real fleet."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from api_types.environment import HOME_VARIABLE
 from api_types.sections.front import FrontSettings
 from api_types.settings import ControlClusterSettings, Settings
-from client.errors import ExitCode
+from client.failures import ExitCode
 from client.local import front, processes
 from client.local.program import program_as_typed
 from testbed.running import Running
@@ -23,7 +23,11 @@ FLEET = """
 classes:
   small:
     devices:
-      - {name: gpu, driver: gpu.nvidia.com, deviceClassName: gpu.nvidia.com, count: 2, capacity: {memory: {value: 81559Mi}}}
+      - name: gpu
+        driver: gpu.nvidia.com
+        deviceClassName: gpu.nvidia.com
+        count: 2
+        capacity: {memory: {value: 81559Mi}}
 clusters:
   - name: only
     labels: {modelplane.ai/region: here}
@@ -40,9 +44,17 @@ clusters:
         ("a b/modelplane", "", "'a b/modelplane'"),
         ("client/main.py", ".venv/bin", f"{sys.executable} -m client.main"),
     ],
-    ids=["by its path", "another one is on PATH", "by PATH", "a path to be quoted", "as a module"],
+    ids=[
+        "by its path",
+        "another one is on PATH",
+        "by PATH",
+        "a path to be quoted",
+        "as a module",
+    ],
 )
-def test_the_next_commands_work_as_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, path: str, said: str) -> None:
+def test_the_next_commands_work_as_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str, path: str, said: str
+) -> None:
     for folder in (".venv/bin", "other/bin"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "modelplane").touch(0o755)
@@ -60,59 +72,97 @@ class NothingRuns:
         return None
 
     def stop_process(self, name: str) -> None:
-        """There is none."""
+        pass
 
 
 @pytest.mark.parametrize(
     ("control", "want"),
     [
-        (object(), {**ControlClusterSettings().model_dump(), "name": "control-kubeconfig"}),
+        (
+            object(),
+            {**ControlClusterSettings().model_dump(), "name": "control-kubeconfig"},
+        ),
         (None, ControlClusterSettings().model_dump()),
     ],
 )
-def test_a_worker_is_told_of_the_control_cluster_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, control: object, want: dict[str, Any]
+def test_a_worker_gets_the_settings_of_the_control_cluster(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    control: object,
+    want: dict[str, Any],
 ) -> None:
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
-    running = SimpleNamespace(temporal_address="127.0.0.1:1", temporal_ui="http://127.0.0.1:2", home=tmp_path, control=control, clouds=None)
-    settings = processes._settings(cast(Running, running), cast(Testbed, NothingRuns()))
+    running = SimpleNamespace(
+        temporal_address="127.0.0.1:1",
+        temporal_ui="http://127.0.0.1:2",
+        home=tmp_path,
+        control=control,
+        clouds=None,
+    )
+    settings = processes._settings(
+        cast(Running, running), cast(Testbed, NothingRuns()), Path("/opt/helm")
+    )
+    assert settings.stack.helm == "/opt/helm"
     assert settings.control_cluster.model_dump() == want
 
 
 class Started:
-    """A testbed that notes what is started."""
+    """A testbed that records started processes."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, list[str], dict[str, str]]] = []
 
     def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
-        """Note it."""
         self.started.append((name, argv, env))
 
 
-def test_the_front_of_the_fleet_has_no_setting_of_another_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is started with an environment in which every setting of a front is, and has none of them."""
+def test_the_front_of_the_fleet_has_no_setting_of_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The front starts in an environment with every setting of a front, and has none of
+    them.
+    """
     testbed, config = Started(), tmp_path / "config.yaml"
     config.write_text("{}")
     front.start_front(cast(Testbed, testbed), Settings(), tmp_path, config, 20123)
     assert front.front_port(tmp_path) == 20123
     ((name, argv, more),) = testbed.started
-    assert (name, argv[-2:], more["MODELPLANE_CONFIG"]) == ("front", ["-m", "front.main"], str(config))
+    assert (name, argv[-2:], more["MODELPLANE_CONFIG"]) == (
+        "front",
+        ["-m", "front.main"],
+        str(config),
+    )
     for field in FrontSettings.model_fields:
         monkeypatch.setenv(f"MODELPLANE_FRONT__{field.upper()}", "of another front")
     monkeypatch.setenv("MODELPLANE_FRONT", "{}")
-    script = "import os; print(*sorted(each for each in os.environ.items() if each[0].startswith('MODELPLANE_FRONT')), sep='\\n')"
-    told = subprocess.run([*argv[:-2], "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    script = (
+        "import os; print(*sorted(each for each in os.environ.items() if "
+        "each[0].startswith('MODELPLANE_FRONT')), sep='\\n')"
+    )
+    told = subprocess.run(
+        [*argv[:-2], "-c", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     audit = tmp_path / "logs" / "front-audit.log"
-    assert told == [f"('MODELPLANE_FRONT__AUDIT_FILE', '{audit}')", "('MODELPLANE_FRONT__LISTEN', '127.0.0.1:20123')"]
+    assert told == [
+        f"('MODELPLANE_FRONT__AUDIT_FILE', '{audit}')",
+        "('MODELPLANE_FRONT__LISTEN', '127.0.0.1:20123')",
+    ]
 
 
-def test_what_kubectl_wrote_into_the_kubeconfig_of_the_front_stays_and_so_does_the_port(tmp_path: Path) -> None:
+def test_changes_of_kubectl_in_the_kubeconfig_of_the_front_stay_and_so_does_the_port(
+    tmp_path: Path,
+) -> None:
     assert front.front_port(tmp_path) == 0
     front.keep_port(tmp_path, 20123)
     kubeconfig = front.front_kubeconfig(tmp_path)
     kubectl(kubeconfig, "config", "set-context", "--current", "--namespace=ml-team")
-    kubectl(kubeconfig, "config", "set-cluster", "another", "--server=https://127.0.0.1:6443")
+    kubectl(
+        kubeconfig,
+        "config",
+        "set-cluster",
+        "another",
+        "--server=https://127.0.0.1:6443",
+    )
     changed = kubeconfig.read_text()
     assert not changed.startswith("{"), "it is YAML now"
     assert front.front_port(tmp_path) == 20123
@@ -127,8 +177,14 @@ def test_what_kubectl_wrote_into_the_kubeconfig_of_the_front_stays_and_so_does_t
     assert "http://127.0.0.1:20124" in kubeconfig.read_text()
 
 
-@pytest.mark.parametrize(("why", "said"), [(None, []), ("unshare fails", ["unshare fails; requests to models are answered by nobody"])])
-def test_a_machine_without_network_namespaces_goes_without_a_data_plane(
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        (None, []),
+        ("unshare fails", ["unshare fails; requests to models get no answer"]),
+    ],
+)
+def test_a_machine_without_network_namespaces_has_no_data_plane(
     why: str | None, said: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "obstacle", lambda: why)
@@ -137,7 +193,9 @@ def test_a_machine_without_network_namespaces_goes_without_a_data_plane(
     assert [line.partition(" (")[0] for line in lines] == said
 
 
-def test_down_where_nothing_was_started_is_no_error_and_deletes_nothing(cli: Cli, nowhere: Path) -> None:
+def test_down_without_a_fleet_succeeds_and_deletes_nothing(
+    cli: Cli, nowhere: Path
+) -> None:
     nowhere.mkdir()
     (nowhere / "precious").write_text("mine")
     result = cli("down", "--wipe")
@@ -145,16 +203,24 @@ def test_down_where_nothing_was_started_is_no_error_and_deletes_nothing(cli: Cli
     assert (nowhere / "precious").read_text() == "mine"
 
 
-def test_a_repeated_down_says_that_nothing_was_running(cli: Cli, nowhere: Path) -> None:
+def test_a_repeated_down_reports_that_no_fleet_was_running(
+    cli: Cli, nowhere: Path
+) -> None:
     nowhere.mkdir()
     (nowhere / "state.json").write_text("{}")
     result = cli("down")
-    assert (result.code, result.out, result.err) == (0, "", f"nothing was running in {nowhere}\n")
+    assert (result.code, result.out, result.err) == (
+        0,
+        "",
+        f"nothing was running in {nowhere}\n",
+    )
     assert cli("down", "--wipe").err == f"down and wiped: {nowhere}\n"
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_bad_fleet_file_is_refused_before_anything_starts(cli: Cli, tmp_path: Path) -> None:
+def test_a_bad_fleet_file_is_refused_before_anything_starts(
+    cli: Cli, tmp_path: Path
+) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET.replace("class: small", "class: big"))
     result = cli("up", "--fleet", str(tmp_path / "fleet.yaml"))
     assert result.code == ExitCode.REFUSED
@@ -162,7 +228,9 @@ def test_a_bad_fleet_file_is_refused_before_anything_starts(cli: Cli, tmp_path: 
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_bad_manifest_is_refused_before_anything_starts(cli: Cli, tmp_path: Path, nowhere: Path) -> None:
+def test_a_bad_manifest_is_refused_before_anything_starts(
+    cli: Cli, tmp_path: Path, nowhere: Path
+) -> None:
     (tmp_path / "bad.yaml").write_text("kind: ModelDeployment\n")
     result = cli("up", "--apply", str(tmp_path / "bad.yaml"))
     assert result.code == ExitCode.REFUSED

@@ -1,4 +1,4 @@
-"""`modelplane policy`: set is done when the scheduler has applied the policy, get says when one is lost; failures say what to do."""
+"""`modelplane policy` waits for the scheduler, and warns of a lost policy."""
 
 import asyncio
 import io
@@ -12,15 +12,18 @@ import pytest
 from api_types.settings import Settings
 from client.commands.change import policy
 from client.commands.change.policy import replace_policy
-from client.errors import NoAnswer, Refused
-from client.temporal.control_plane import ControlPlane
+from fleet_client.errors import NoAnswer, Refused
+from fleet_client.temporal.control_plane import ControlPlane
 from tests.client.conftest import Cli
 
 WANTED = {"profile": "cheap"}
 
 
 class Plane:
-    """A control plane whose scheduler gives these answers, the last one for ever; None: no worker answers."""
+    """A control plane whose scheduler gives these answers, the last one forever.
+
+    None means that no worker answers.
+    """
 
     def __init__(self, *answers: tuple[dict[str, Any], str] | None) -> None:
         self.answers = list(answers)
@@ -31,7 +34,9 @@ class Plane:
         self.runs = True
 
     async def signal(self, target: Any, signal: Any, message: Any) -> None:
-        assert self.runs, "a scheduler that has ended, or has not begun, would take no signal"
+        assert self.runs, (
+            "a scheduler that has ended, or has not begun, would take no signal"
+        )
         assert message.policy == WANTED, (target, signal)
 
     async def query(self, target: Any, name: str) -> dict[str, Any]:
@@ -48,7 +53,9 @@ def replaced(plane: Plane) -> bool:
     return asyncio.run(replace_policy(cast("ControlPlane", plane), WANTED))
 
 
-def test_the_command_waits_until_the_policy_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_waits_until_the_policy_is_in_force(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(policy, "_POLL_SECONDS", 0.001)
     plane = Plane(({}, ""), None, None, ({}, ""), (WANTED, ""))
     assert replaced(plane)
@@ -65,9 +72,14 @@ def test_a_refusal_names_the_problem_and_the_next_step() -> None:
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("answer", [({}, ""), None], ids=["not applied yet", "no worker"])
-def test_a_policy_that_no_worker_has_seen_in_time_is_no_failure(
-    answer: tuple[dict[str, Any], str] | None, monkeypatch: pytest.MonkeyPatch, cli: Cli, tmp_path: Path
+@pytest.mark.parametrize(
+    "answer", [({}, ""), None], ids=["not applied yet", "no worker"]
+)
+def test_a_policy_unseen_by_workers_is_not_a_failure(
+    answer: tuple[dict[str, Any], str] | None,
+    monkeypatch: pytest.MonkeyPatch,
+    cli: Cli,
+    tmp_path: Path,
 ) -> None:
     @asynccontextmanager
     async def connected(_settings: Settings, _why: str) -> AsyncIterator[Plane]:
@@ -78,12 +90,19 @@ def test_a_policy_that_no_worker_has_seen_in_time_is_no_failure(
     monkeypatch.setattr(policy, "write_policy", lambda _: WANTED)
     (tmp_path / "policy.yaml").write_text("profile: cheap\n")
     result = cli("policy", "set", "-f", str(tmp_path / "policy.yaml"))
-    assert (result.code, result.out) == (0, "fleet policy accepted by Temporal, not yet seen by a worker\n")
-    assert result.err.startswith("next: `modelplane policy get` shows the policy in force")
+    assert (result.code, result.out) == (
+        0,
+        "fleet policy accepted by Temporal, not yet seen by a worker\n",
+    )
+    assert result.err.startswith(
+        "next: `modelplane policy get` shows the policy in force"
+    )
 
 
 @pytest.mark.parametrize("lost", ["", "no record was found"])
-def test_a_policy_that_is_lost_is_not_shown_as_the_one_that_was_set(lost: str, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+def test_a_policy_that_is_lost_is_not_shown_as_the_one_that_was_set(
+    lost: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
     plane = Plane((WANTED, ""))
     plane.lost = lost
 
@@ -94,15 +113,25 @@ def test_a_policy_that_is_lost_is_not_shown_as_the_one_that_was_set(lost: str, m
     monkeypatch.setattr(policy, "control_plane", connected)
     result = cli("policy", "get")
     assert (result.code, result.out) == (0, "profile: cheap\n")
-    assert result.err.startswith("warning: no record was found\nnext: `modelplane policy set -f FILE`") if lost else result.err == ""
+    assert (
+        result.err.startswith(
+            "warning: no record was found\nnext: `modelplane policy set -f FILE`"
+        )
+        if lost
+        else result.err == ""
+    )
 
 
-def test_a_policy_is_read_from_standard_input(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
+def test_a_policy_is_read_from_standard_input(
+    monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
     @asynccontextmanager
     async def connected(_settings: Settings, _why: str) -> AsyncIterator[Plane]:
         yield Plane((WANTED, ""))
 
     monkeypatch.setattr(policy, "control_plane", connected)
-    monkeypatch.setattr(policy, "write_policy", lambda read: WANTED if read.profile == "cheap" else {})
+    monkeypatch.setattr(
+        policy, "write_policy", lambda read: WANTED if read.profile == "cheap" else {}
+    )
     monkeypatch.setattr("sys.stdin", io.StringIO("profile: cheap\n"))
     assert cli("policy", "set", "-f", "-").out == "fleet policy configured\n"

@@ -1,4 +1,4 @@
-"""`modelplane scale --wait`: until when it waits."""
+"""`modelplane scale --wait`: the end of its wait."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,9 @@ READY = {"type": "Ready", "status": "True", "reason": "Available"}
 
 
 class Scaled:
-    """A control plane whose deployment is Ready with one replica, while another one leaves for a few looks."""
+    """A control plane whose deployment is Ready with one replica, while another leaves
+    during a few polls.
+    """
 
     def __init__(self) -> None:
         self.request_id = ""
@@ -26,13 +28,27 @@ class Scaled:
     async def describe(self, _target: object) -> dict[str, Any]:
         self.looks += 1
         phases = ["Ready", "Terminating"] if self.looks < 5 else ["Ready"]
-        placements = [{"replica": f"qwen-{at}", "cluster": "eu", "phase": phase} for at, phase in enumerate(phases)]
-        status = {"observedGeneration": 1, "conditions": [READY], "placements": placements}
-        return {"metadata": {"generation": 1}, "spec": {"replicas": 1}, "status": status, "appliedRequestIds": [self.request_id]}
+        placements = [
+            {"replica": f"qwen-{at}", "cluster": "eu", "phase": phase}
+            for at, phase in enumerate(phases)
+        ]
+        status = {
+            "observedGeneration": 1,
+            "conditions": [READY],
+            "placements": placements,
+        }
+        return {
+            "metadata": {"generation": 1},
+            "spec": {"replicas": 1},
+            "status": status,
+            "appliedRequestIds": [self.request_id],
+        }
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_scale_down_waits_until_the_replicas_that_leave_are_gone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scale_down_waits_until_the_replicas_that_leave_are_gone(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plane = Scaled()
 
     @asynccontextmanager
@@ -42,5 +58,9 @@ def test_a_scale_down_waits_until_the_replicas_that_leave_are_gone(cli: Cli, mon
     monkeypatch.setattr(scale, "fleet_objects", fleet_objects)
     monkeypatch.setattr(waiting, "_POLL_SECONDS", 0.001)
     result = cli("scale", "md/qwen", "--replicas", "1", "--wait")
-    assert (result.code, result.out, plane.looks) == (0, "modeldeployment/qwen scaled to 1\n", 5)
+    assert (result.code, result.out, plane.looks) == (
+        0,
+        "modeldeployment/qwen scaled to 1\n",
+        5,
+    )
     assert "not gone yet: qwen-1 on eu" in result.err

@@ -1,4 +1,7 @@
-"""ServingStacks are shown by `get` and `describe`, and what else is asked of one names the InferenceCluster (ruling 41)."""
+"""`get` and `describe` show ServingStacks.
+
+Every other command refers to the InferenceCluster.
+"""
 
 import json
 from collections.abc import Callable
@@ -7,7 +10,7 @@ from typing import Any
 import pytest
 
 from client.commands.inspect.describe import stack_parts
-from client.errors import ExitCode
+from client.failures import ExitCode
 from tests.client.conftest import Cli
 
 
@@ -16,15 +19,22 @@ def a_stack() -> dict[str, Any]:
         "apiVersion": "infrastructure.modelplane.ai/v1alpha1",
         "kind": "ServingStack",
         "metadata": {"name": "oslo", "namespace": "modelplane-system"},
-        "spec": {"secrets": [{"type": "Kubeconfig", "name": "oslo", "key": "kubeconfig"}]},
+        "spec": {
+            "secrets": [{"type": "Kubeconfig", "name": "oslo", "key": "kubeconfig"}]
+        },
     }
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_applying_a_stack_is_refused_with_the_kind_to_use_instead(cli: Cli, written: Callable[[str], str]) -> None:
+def test_applying_a_stack_is_refused_with_the_kind_to_use_instead(
+    cli: Cli, written: Callable[[str], str]
+) -> None:
     result = cli("apply", "-f", written(json.dumps(a_stack())))
     assert result.code == ExitCode.REFUSED
-    assert "ServingStack oslo: written by the control plane; write an InferenceCluster instead" in result.err
+    assert (
+        "ServingStack oslo: written by the control plane; write an InferenceCluster instead"
+        in result.err
+    )
 
 
 @pytest.mark.usefixtures("nowhere")
@@ -44,11 +54,13 @@ def test_a_stack_can_only_be_shown(cli: Cli, words: list[str]) -> None:
     result = cli(*words)
     assert result.code == ExitCode.REFUSED
     assert "ServingStack" in result.err
-    assert "name the InferenceCluster that it belongs to: `ic/" in result.err
+    assert "name its InferenceCluster: `ic/" in result.err
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_a_file_with_a_stack_deletes_nothing(cli: Cli, written: Callable[[str], str]) -> None:
+def test_a_file_with_a_stack_deletes_nothing(
+    cli: Cli, written: Callable[[str], str]
+) -> None:
     result = cli("delete", "-f", written(json.dumps(a_stack())))
     assert result.code == ExitCode.REFUSED
     assert "`ic/oslo`" in result.err
@@ -62,10 +74,39 @@ def test_a_replica_is_not_scaled(cli: Cli) -> None:
 
 
 def test_the_parts_of_a_stack_are_tables() -> None:
-    lws = {"name": "lws", "release": "mp-lws", "namespace": "lws-system", "version": "v1", "revision": 2, "stage": "S2c"}
-    other = {"name": "dra", "release": "mp-dra", "namespace": "dra", "version": "0.4", "revision": 0, "stage": "S2c", "lag": ""}
-    stages = [{"stage": "S2c", "title": "other components", "late": True, "message": "applies dra"}]
-    assert stack_parts({"status": {"components": [{**lws, "lag": "0/1\nready"}, other], "stages": stages}}) == [
+    lws = {
+        "name": "lws",
+        "release": "mp-lws",
+        "namespace": "lws-system",
+        "version": "v1",
+        "revision": 2,
+        "stage": "S2c",
+    }
+    other = {
+        "name": "dra",
+        "release": "mp-dra",
+        "namespace": "dra",
+        "version": "0.4",
+        "revision": 0,
+        "stage": "S2c",
+        "lag": "",
+    }
+    stages = [
+        {
+            "stage": "S2c",
+            "title": "other components",
+            "late": True,
+            "message": "applies dra",
+        }
+    ]
+    assert stack_parts(
+        {
+            "status": {
+                "components": [{**lws, "lag": "0/1\nready"}, other],
+                "stages": stages,
+            }
+        }
+    ) == [
         "Components:",
         "  COMPONENT   RELEASE   NAMESPACE    VERSION   REVISION   STAGE   LAG",
         "  lws         mp-lws    lws-system   v1        2          S2c     0/1 ready",

@@ -1,4 +1,6 @@
-"""`modelplane ui`: the page of an object is shown without a worker, and never that of an object that does not exist."""
+"""`modelplane ui` shows the page of an object without a worker, and none of a missing
+object.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,12 +14,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from api_types.settings import Settings
 from client.commands.inspect import ui
-from client.temporal.control_plane import ControlPlane
+from fleet_client.temporal.control_plane import ControlPlane
 from tests.client.conftest import Cli
 
 
 class Server:
-    """A Temporal without workers: it describes workflows, and answers no query."""
+    """A Temporal without workers, which describes workflows and answers no query."""
 
     def __init__(self, status: WorkflowExecutionStatus | None) -> None:
         self.status = status
@@ -28,25 +30,38 @@ class Server:
     async def describe(self) -> Any:
         if self.status is None:
             raise RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
-        return SimpleNamespace(status=self.status, run_id="run", raw_description=DescribeWorkflowExecutionResponse())
+        return SimpleNamespace(
+            status=self.status,
+            run_id="run",
+            raw_description=DescribeWorkflowExecutionResponse(),
+        )
 
     async def query(self, *_words: Any, **_named: Any) -> None:
-        raise RPCError("no poller seen for task queue recently", RPCStatusCode.FAILED_PRECONDITION, b"")
+        raise RPCError(
+            "no poller seen for task queue recently",
+            RPCStatusCode.FAILED_PRECONDITION,
+            b"",
+        )
 
 
 def connect_to(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def connected(settings: Settings, _why: str) -> AsyncIterator[ControlPlane]:
-        yield ControlPlane(server, settings)  # type: ignore[arg-type] # the part of a client that is used
+        yield ControlPlane(server, settings)  # type: ignore[arg-type]
 
     monkeypatch.setattr(ui, "control_plane", connected)
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_the_page_of_an_object_is_shown_while_no_worker_runs(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_of_an_object_is_shown_while_no_worker_runs(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     connect_to(Server(WorkflowExecutionStatus.RUNNING), monkeypatch)
     result = cli("ui", "--no-open", "md/qwen")
-    page = "http://127.0.0.1:8233/namespaces/default/workflows/modeldeployment%2Fdefault%2Fqwen/run/history"
+    page = (
+        "http://127.0.0.1:8233/namespaces/default/workflows"
+        "/modeldeployment%2Fdefault%2Fqwen/run/history"
+    )
     assert (result.code, result.out) == (0, f"{page}\n")
 
 

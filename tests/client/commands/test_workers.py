@@ -1,4 +1,6 @@
-"""`modelplane workers` at a real Temporal server, whose rules for builds limit promotions."""
+"""`modelplane workers` at a real Temporal server, whose rules for builds limit
+promotions.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,9 +13,15 @@ from temporalio.worker import Worker
 from api_types import queues
 from api_types.settings import WorkerSettings
 from client.commands.change.workers import status_table
-from client.errors import Conflict, NotFound, report
-from client.temporal import worker_versions as module
-from client.temporal.worker_versions import WorkerVersions, current_build, promote, worker_versions
+from client.failures import report
+from fleet_client.errors import NotFound, WriteConflict
+from fleet_client.temporal import worker_versions as module
+from fleet_client.temporal.worker_versions import (
+    WorkerVersions,
+    current_build,
+    promote,
+    worker_versions,
+)
 from tests.client.conftest import Cli
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
@@ -25,11 +33,11 @@ BOTH = (queues.WORKFLOWS, queues.SCHEDULER)
 
 @workflow.defn(sandboxed=False)
 class Nothing:
-    """A worker of workflows needs one."""
+    """A worker of workflows needs at least one workflow."""
 
     @workflow.run
     async def run(self) -> None:
-        """Do nothing."""
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -39,16 +47,25 @@ async def client() -> AsyncIterator[Client]:
 
 
 @asynccontextmanager
-async def serving(client: Client, build: str, *served: str, name: str = NAME) -> AsyncIterator[None]:
-    """Run workers of a build, and return when the server has seen each of them."""
+async def serving(
+    client: Client, build: str, *served: str, name: str = NAME
+) -> AsyncIterator[None]:
+    """Run workers of a build. Return when the server has seen each of them."""
     limits = WorkerSettings(deployment_name=name, build_id=build)
     async with AsyncExitStack() as stack:
         for queue in served:
-            await stack.enter_async_context(Worker(client, task_queue=queue, workflows=[Nothing], **versioning(limits)))
+            await stack.enter_async_context(
+                Worker(
+                    client, task_queue=queue, workflows=[Nothing], **versioning(limits)
+                )
+            )
         seen = build if name else "unversioned"
         await eventually(
             lambda: worker_versions(client, name or NAME),
-            lambda found: set(served) <= set(found.serves.get(seen, ())) and (not name or build in found.status),
+            lambda found: (
+                set(served) <= set(found.serves.get(seen, ()))
+                and (not name or build in found.status)
+            ),
             what=f"workers of {build}",
         )
         yield
@@ -61,19 +78,36 @@ async def failed(client: Client, build: str) -> NotFound:
 
 
 @pytest.mark.testbed("shared")
-async def test_a_build_is_promoted_once_its_workers_serve_all_workflows_and_back(client: Client) -> None:
-    assert status_table(await worker_versions(client, NAME)) == ["BUILD         STATUS    SERVES", "unversioned   Current   <none>"]
+async def test_a_build_is_promoted_once_its_workers_serve_all_workflows_and_back(
+    client: Client,
+) -> None:
+    assert status_table(await worker_versions(client, NAME)) == [
+        "BUILD         STATUS    SERVES",
+        "unversioned   Current   <none>",
+    ]
     unknown = await failed(client, "a")
     assert report(unknown).splitlines() == [
-        "error: build a of Worker Deployment modelplane cannot be promoted: no worker of it serves modelplane and modelplane-scheduler",
-        "next: start workers of this build, and promote it with `--wait`; `modelplane workers status` shows which serve",
+        (
+            "error: build a of Worker Deployment modelplane cannot be promoted: none "
+            "of its workers serves modelplane and modelplane-scheduler"
+        ),
+        (
+            "next: start workers of this build, and promote it with `--wait`; "
+            "`modelplane workers status` shows the builds that do"
+        ),
     ]
     async with serving(client, "a", *BOTH), serving(client, "b", queues.WORKFLOWS):
         assert await current_build(client, NAME) == "unversioned"
-        assert [await promote(client, NAME, "a"), await promote(client, NAME, "a")] == [True, False]
+        assert [await promote(client, NAME, "a"), await promote(client, NAME, "a")] == [
+            True,
+            False,
+        ]
         half = await failed(client, "b")
-        assert half.message.endswith("no worker of it serves modelplane-scheduler")
-        assert half.details == ("a serves modelplane, modelplane-scheduler", "b serves modelplane")
+        assert half.message.endswith("none of its workers serves modelplane-scheduler")
+        assert half.details == (
+            "a serves modelplane, modelplane-scheduler",
+            "b serves modelplane",
+        )
         async with serving(client, "b", queues.SCHEDULER):
             assert await promote(client, NAME, "b")
             assert status_table(await worker_versions(client, NAME)) == [
@@ -81,15 +115,26 @@ async def test_a_build_is_promoted_once_its_workers_serve_all_workflows_and_back
                 "b       Current    modelplane, modelplane-scheduler",
                 "a       Draining   modelplane, modelplane-scheduler",
             ]
-            assert [await promote(client, NAME, "a"), await current_build(client, NAME)] == [True, "a"]
+            assert [
+                await promote(client, NAME, "a"),
+                await current_build(client, NAME),
+            ] == [True, "a"]
         async with serving(client, "old", *BOTH, name=""):
-            assert [await promote(client, NAME, "unversioned"), await current_build(client, NAME)] == [True, "unversioned"]
+            assert [
+                await promote(client, NAME, "unversioned"),
+                await current_build(client, NAME),
+            ] == [True, "unversioned"]
 
 
 @pytest.mark.testbed("shared")
-async def test_of_two_promotions_at_once_the_later_one_is_refused(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_of_two_promotions_at_once_the_later_one_is_refused(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = "another"
-    async with serving(client, "a", *BOTH, name=name), serving(client, "b", *BOTH, name=name):
+    async with (
+        serving(client, "a", *BOTH, name=name),
+        serving(client, "b", *BOTH, name=name),
+    ):
         read = await worker_versions(client, name)
         await promote(client, name, "a")
 
@@ -98,15 +143,21 @@ async def test_of_two_promotions_at_once_the_later_one_is_refused(client: Client
             return read
 
         monkeypatch.setattr(module, "worker_versions", what_was_read)
-        with pytest.raises(Conflict, match="build b of Worker Deployment another was not promoted") as refused:
+        with pytest.raises(
+            WriteConflict, match="build b of Worker Deployment another was not promoted"
+        ) as refused:
             await promote(client, name, "b")
-        assert "see `modelplane workers status`" in refused.value.next_step
+        assert "check `modelplane workers status`" in refused.value.next_step
         assert await current_build(client, name) == "a"
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("words", [("status",), ("promote",), ("promote", "a", "--wait")])
-def test_without_a_deployment_the_command_says_what_to_set(cli: Cli, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("status",), ("promote",), ("promote", "a", "--wait")]
+)
+def test_without_a_deployment_the_command_names_the_variable_to_set(
+    cli: Cli, words: tuple[str, ...]
+) -> None:
     ended = cli("workers", *words)
     assert (ended.code, ended.out) == (2, "")
     assert "MODELPLANE_WORKER__DEPLOYMENT_NAME=modelplane" in ended.err

@@ -1,4 +1,6 @@
-"""The next step for a condition: by kind and reason, and only for reasons that the control plane sets."""
+"""The next step for a condition, by kind and reason, and only for reasons that the
+control plane sets.
+"""
 
 import ast
 from collections.abc import Iterator
@@ -14,35 +16,45 @@ from api_types import errors
 from api_types.resources.kinds import BY_KIND
 from client.follow.advice import ADVICE, advice
 from client.follow.final_conditions import FINAL, OPTIONAL
-from client.refs.targets import Target
-from client.refs.tree import Tree
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
 from workflows.inference_cluster.gateway import Gateway
-from workflows.inference_cluster.status import ClusterView, cluster_verdict
+from workflows.inference_cluster.status import ClusterStatusInputs, cluster_verdict
 from workflows.model_cache.status import ClusterPhase, artifact_verdict, matched_verdict
 from workflows.model_replica.apply import _REASONS
 from workflows.model_service.decisions import NO_ENDPOINTS, RESOLVING
 
 ROOT = Path(__file__).parents[3]
-# Where the reasons of a kind's conditions are given.
+# The modules that set the reasons of a kind's conditions.
 SOURCES = {
     "InferenceClass": ["workflows/inference_class.py"],
     "InferenceGateway": ["workflows/inference_gateway"],
     "ModelEndpoint": ["workflows/model_endpoint.py"],
     "ModelService": ["workflows/model_service"],
-    "InferenceCluster": ["workflows/inference_cluster", "workflows/cloud_cluster/shown.py"],
+    "InferenceCluster": [
+        "workflows/inference_cluster",
+        "workflows/cloud_cluster/shown.py",
+    ],
     "ServingStack": ["workflows/inference_cluster"],
     "ModelCache": ["workflows/model_cache"],
-    "ModelDeployment": ["workflows/model_deployment", "scheduler/explain/conditions.py"],
-    # What rendering refuses, and why it leaves workloads out.
-    "ModelReplica": ["workflows/model_replica", "activities/render/inputs/findings.py", "activities/render/objects/rendered.py"],
+    "ModelDeployment": [
+        "workflows/model_deployment",
+        "scheduler/explain/conditions.py",
+    ],
+    # The refusals of rendering, and the reasons why workloads are left out.
+    "ModelReplica": [
+        "workflows/model_replica",
+        "activities/render/inputs/findings.py",
+        "activities/render/objects/rendered.py",
+    ],
 }
 ERRORS = {name for name, member in vars(errors).items() if isinstance(member, type)}
 
 
 def of_a_failure(error: str) -> str:
     """The reason of a cluster whose connection failed."""
-    view = ClusterView(
+    view = ClusterStatusInputs(
         source="Existing",
         missing_classes=[],
         failure=Failure(error, "why"),
@@ -56,20 +68,27 @@ def of_a_failure(error: str) -> str:
     return cluster_verdict(view).reason
 
 
-# Reasons that follow from an error: a failed apply gives its name, where the error or a table gives no other.
+# Reasons that follow from an error. A failed apply has the name of its error, unless
+# the error or a table sets another one.
 OF_ERRORS = {
-    "InferenceCluster": {of_a_failure(error) for error in (*ERRORS, WAITING_FOR_WORKER)},
+    "InferenceCluster": {
+        of_a_failure(error) for error in (*ERRORS, WAITING_FOR_WORKER)
+    },
     "ModelReplica": ERRORS - set(_REASONS) | {"SecretMissing", WAITING_FOR_WORKER},
 }
 
 
 def texts(node: ast.AST) -> Iterator[str]:
-    """Every text in the code but those that it is only compared with, the keys of tables, and docstrings."""
+    """Return every text in the code, except compared texts, keys of tables, and
+    docstrings.
+    """
     if isinstance(node, ast.Compare | ast.Expr):
         return
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         yield node.value
-    for child in node.values if isinstance(node, ast.Dict) else ast.iter_child_nodes(node):
+    for child in (
+        node.values if isinstance(node, ast.Dict) else ast.iter_child_nodes(node)
+    ):
         yield from texts(child)
 
 
@@ -81,14 +100,24 @@ def nodes_of(file: Path) -> tuple[ast.AST, ...]:
 @cache
 def reasons_of(kind: str) -> set[str]:
     paths = [ROOT / source for source in SOURCES[kind]]
-    files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
+    files = [
+        file
+        for path in paths
+        for file in (path.rglob("*.py") if path.is_dir() else [path])
+    ]
     values = [node for file in files for node in nodes_of(file) if is_plain(node)]
-    return {text for value in values for text in texts(value)} | OF_ERRORS.get(kind, set())
+    return {text for value in values for text in texts(value)} | OF_ERRORS.get(
+        kind, set()
+    )
 
 
 def is_plain(node: ast.AST) -> bool:
-    """Whether a node gives a value: assignments, returns and calls, not conditions of an `if`."""
-    return isinstance(node, ast.Assign | ast.AnnAssign | ast.Return | ast.Call | ast.Dict)
+    """Return whether a node is a value: of an assignment, a return or a call, not the
+    condition of an `if`.
+    """
+    return isinstance(
+        node, ast.Assign | ast.AnnAssign | ast.Return | ast.Call | ast.Dict
+    )
 
 
 KEYS = [(kind, reason) for kind, known in ADVICE.items() for reason in known]
@@ -101,10 +130,17 @@ def test_each_reason_is_one_that_the_kind_sets(kind: str, reason: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "text"),
-    [(kind, text) for kind, known in FINAL.items() for each, reasons in known.items() for text in (each, *reasons)]
+    [
+        (kind, text)
+        for kind, known in FINAL.items()
+        for each, reasons in known.items()
+        for text in (each, *reasons)
+    ]
     + [(kind, each) for kind, types in OPTIONAL.items() for each in types],
 )
-def test_each_condition_at_the_end_of_a_wait_is_one_that_the_kind_sets(kind: str, text: str) -> None:
+def test_each_condition_at_the_end_of_a_wait_is_one_that_the_kind_sets(
+    kind: str, text: str
+) -> None:
     assert text in reasons_of(kind)
 
 
@@ -117,11 +153,14 @@ def test_each_condition_at_the_end_of_a_wait_is_one_that_the_kind_sets(kind: str
         ("ModelReplica", "NoClusters"),
     ],
 )
-def test_the_check_finds_a_reason_that_the_kind_does_not_set(kind: str, reason: str) -> None:
+def test_the_check_finds_a_reason_that_the_kind_does_not_set(
+    kind: str, reason: str
+) -> None:
     assert reason not in reasons_of(kind)
 
 
-# Reasons on which no user has to act: the control plane does, or their messages say what to do.
+# Reasons that need no action of a user: the control plane acts, or the message has the
+# step.
 _BY_ITSELF = "the control plane goes on by itself"
 _ANOTHER = "another condition of the object says why"
 _MESSAGE = "the message says what to do"
@@ -134,7 +173,11 @@ WITHOUT_ADVICE = {
         "InProgress": _MESSAGE,
         "Deleting": _ANOTHER,
     },
-    "ModelEndpoint": {"Deleting": _ANOTHER, "InProgress": _BY_ITSELF, "InvalidURL": _MESSAGE},
+    "ModelEndpoint": {
+        "Deleting": _ANOTHER,
+        "InProgress": _BY_ITSELF,
+        "InvalidURL": _MESSAGE,
+    },
     "ModelService": {
         "Deleting": _ANOTHER,
         "Resolving": _BY_ITSELF,
@@ -208,79 +251,142 @@ NOT_OF_AN_APPLY = {
     "NotRunning",
     "NotYet",
     "PermanentError",
+    "PlanOutdated",
     "QuotaExceeded",
     "ReleasePending",
     "ReplaceRequired",
     "StaleSnapshot",
     "StorageClassMissing",
     "TransientError",
+    "WorkerClockWrong",
     "timedelta",
 }
-# Where the reason of a verdict is not written beside it: what gives it.
+# The functions that return the reason of a verdict, if it is not written beside it.
 CALLS = {"Verdict": slice(0, 2), "set_condition": slice(1, 3)}
-REASON_OF_NAME = {"WAITING_FOR_WORKER": WAITING_FOR_WORKER, "RESOLVING": RESOLVING, "NO_ENDPOINTS": NO_ENDPOINTS}
+REASON_OF_NAME = {
+    "WAITING_FOR_WORKER": WAITING_FOR_WORKER,
+    "RESOLVING": RESOLVING,
+    "NO_ENDPOINTS": NO_ENDPOINTS,
+}
 ADMISSION = "workflows/entity/admission.py"
 
 
+def name_of(call: ast.Call) -> str:
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    return getattr(call.func, "id", "")
+
+
+def returned_texts(file: Path, name: str) -> set[str]:
+    """Return the texts that the functions of a file with this name return."""
+    found = set[str]()
+    for function in nodes_of(file):
+        if isinstance(function, ast.FunctionDef) and function.name == name:
+            for node in ast.walk(function):
+                if isinstance(node, ast.Return):
+                    found |= set(texts(node))
+    return found
+
+
 def unmet_reasons_of(kind: str) -> set[str]:
-    """Every reason that a kind gives to a condition that is not True."""
-    found = (OF_ERRORS.get(kind, set()) - NOT_OF_AN_APPLY) | (set(_REASONS.values()) if kind == "ModelReplica" else set())
-    for source in [path for path in SOURCES[kind] if path.startswith("workflows")] + [ADMISSION]:
+    """Return every reason that a kind sets in a condition that is not True."""
+    found = (OF_ERRORS.get(kind, set()) - NOT_OF_AN_APPLY) | (
+        set(_REASONS.values()) if kind == "ModelReplica" else set()
+    )
+    for source in [path for path in SOURCES[kind] if path.startswith("workflows")] + [
+        ADMISSION
+    ]:
         path = ROOT / source
         for file in path.rglob("*.py") if path.is_dir() else [path]:
             for node in nodes_of(file):
                 if not isinstance(node, ast.Call):
                     continue
-                name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+                name = name_of(node)
                 arguments = node.args[CALLS[name]] if name in CALLS else []
-                if len(arguments) == 2 and not (isinstance(arguments[0], ast.Name) and arguments[0].id == "TRUE"):
-                    found |= set(texts(arguments[1])) | {REASON_OF_NAME.get(getattr(arguments[1], "id", ""), "")}
+                if len(arguments) == 2 and not (
+                    isinstance(arguments[0], ast.Name) and arguments[0].id == "TRUE"
+                ):
+                    found |= set(texts(arguments[1])) | {
+                        REASON_OF_NAME.get(getattr(arguments[1], "id", ""), "")
+                    }
+                    if isinstance(arguments[1], ast.Call):
+                        found |= returned_texts(file, name_of(arguments[1]))
     return found - {"", "True", "False"}
 
 
 @pytest.mark.parametrize("kind", WITHOUT_ADVICE)
 def test_each_reason_on_which_a_user_must_act_has_a_next_step(kind: str) -> None:
     reasons = unmet_reasons_of(kind)
-    assert reasons - set(WITHOUT_ADVICE[kind]) <= set(ADVICE.get(kind, {})) | {"InvalidInput"}
+    assert reasons - set(WITHOUT_ADVICE[kind]) <= set(ADVICE.get(kind, {})) | {
+        "InvalidInput"
+    }
     assert set(WITHOUT_ADVICE[kind]) <= reasons
-    assert not set(WITHOUT_ADVICE[kind]) & (set(ADVICE.get(kind, {})) - {"ModelStarting"})
+    assert not set(WITHOUT_ADVICE[kind]) & (
+        set(ADVICE.get(kind, {})) - {"ModelStarting"}
+    )
 
 
 def a_tree(reason: str, status: str = "False") -> Tree:
-    return {"status": {"conditions": [{"type": "Any", "status": status, "reason": reason}]}}
+    return {
+        "status": {"conditions": [{"type": "Any", "status": status, "reason": reason}]}
+    }
 
 
 def advised(kind: str, tree: Tree) -> str:
     return advice(Target.of(BY_KIND[kind], "ml", "qwen"), tree)
 
 
-def test_a_cache_without_clusters_is_told_of_the_storage_class_and_a_deployment_of_labels() -> None:
+def test_an_unplaced_cache_gets_advice_on_storage_classes_and_a_deployment_on_labels() -> (
+    None
+):
     reason = matched_verdict([], "").reason
     assert "storageClassName" in advised("ModelCache", a_tree(reason))
     assert "storageClassName" not in advised("ModelDeployment", a_tree(reason))
     assert "no cluster has the labels" in advised("ModelDeployment", a_tree(reason))
 
 
-@pytest.mark.parametrize("kind", ["InferenceClass", "InferenceCluster", "ModelCache", "ModelDeployment", "ModelReplica"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "InferenceClass",
+        "InferenceCluster",
+        "ModelCache",
+        "ModelDeployment",
+        "ModelReplica",
+    ],
+)
 def test_a_refused_spec_has_a_next_step_for_every_kind(kind: str) -> None:
     assert advised(kind, a_tree("InvalidInput")).startswith("fix the manifest")
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ConfigMap"])
-@pytest.mark.parametrize("stored", [None, {}, {"ca.crt": b""}], ids=["absent", "without the key", "with an empty key"])
-async def test_a_cache_is_told_which_object_is_missing(kind: SecretKind, stored: dict[str, bytes] | None, tmp_path: Path) -> None:
-    """Not only its token: also a proxy, certificates and pull secrets that `spec.hydration` names."""
+@pytest.mark.parametrize(
+    "stored",
+    [None, {}, {"ca.crt": b""}],
+    ids=["absent", "without the key", "with an empty key"],
+)
+async def test_the_advice_for_a_cache_names_the_missing_object(
+    kind: SecretKind, stored: dict[str, bytes] | None, tmp_path: Path
+) -> None:
+    """Besides the token: a proxy, certificates and pull secrets of `spec.hydration`."""
     store = SecretDirectory(tmp_path)
     if stored is not None:
         await store.put(StoredSecret("ml", "company-ca", stored, kind=kind))
     credential = await read_credential(store, "ml", "company-ca", "ca.crt", kind)
-    verdict = artifact_verdict([ClusterPhase("eu", "Pending", "", selected=True)], credential.missing)
+    verdict = artifact_verdict(
+        [ClusterPhase("eu", "Pending", "", selected=True)], credential.missing
+    )
     tree = {"status": {"conditions": [{"type": "ArtifactReady", **verdict._asdict()}]}}
-    assert advised("ModelCache", tree) == f"apply {kind} ml/company-ca, with the key that the message names"
+    assert (
+        advised("ModelCache", tree)
+        == f"apply {kind} ml/company-ca, with the key that the message names"
+    )
 
 
 def test_a_credential_that_the_message_does_not_name_is_looked_up_there() -> None:
-    assert advised("ModelCache", a_tree("AuthSecretMissing")).startswith("apply the Secret or ConfigMap that the message names")
+    assert advised("ModelCache", a_tree("AuthSecretMissing")).startswith(
+        "apply the Secret or ConfigMap that the message names"
+    )
 
 
 def test_a_condition_that_is_true_needs_no_step() -> None:
@@ -288,4 +394,7 @@ def test_a_condition_that_is_true_needs_no_step() -> None:
 
 
 def test_the_command_names_the_object() -> None:
-    assert advised("ModelCache", a_tree("Failed")) == "fix what the message says, then `modelplane retry mc/qwen -n ml`"
+    assert (
+        advised("ModelCache", a_tree("Failed"))
+        == "fix the cause in the message, then `modelplane retry mc/qwen -n ml`"
+    )

@@ -1,4 +1,6 @@
-"""`apply`: what it sends with and without a worker, in which order, and how it names the outcome."""
+"""`apply`: the requests with and without a worker, their order, and the printed
+outcomes.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,21 +12,42 @@ from api_types.messages.entities import SetSpec
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
 from api_types.validation.manifests import Manifest, dump
-from client.errors import CommandFailed, Conflict, ExitCode, NoAnswer, NotFound, Refused
+from client.failures import ExitCode, exit_code_of
 from client.follow import apply as applying
-from client.follow import requests
 from client.follow.apply import apply_manifests
-from client.refs.targets import Target
-from client.refs.tree import Tree
-from client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client import requests
+from fleet_client.errors import (
+    CommandFailed,
+    NoAnswer,
+    NotFound,
+    Refused,
+    WriteConflict,
+)
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree
+from fleet_client.temporal.control_plane import ControlPlane, ListedObject
 from tests.api_types.builders import a_class, a_cluster, a_deployment, accepted, merged
 
 GOING = {"metadata": {"deletionTimestamp": "2026-03-01T10:00:00Z"}}
-REFUSED = {"status": {"conditions": [{"type": "SpecAccepted", "status": "False", "reason": "InvalidInput", "message": "spec: bad"}]}}
+REFUSED = {
+    "status": {
+        "conditions": [
+            {
+                "type": "SpecAccepted",
+                "status": "False",
+                "reason": "InvalidInput",
+                "message": "spec: bad",
+            }
+        ]
+    }
+}
 
 
 class Plane:
-    """A control plane with these objects by name. The workers answer only after so many reads of an object, and apply what was sent."""
+    """A control plane with these objects by name.
+
+    The workers answer only after some reads of an object, and apply the sent specs.
+    """
 
     def __init__(self, *objects: Tree, silent: int = 0, refuses: bool = False) -> None:
         self.settings = Settings()
@@ -54,11 +77,17 @@ class Plane:
         self.sent.append(target.name)
         self.applied.setdefault(target.name, []).append(message.request_id)
         before = self.objects.get(target.name, {})
-        if any(before.get(part) != message.manifest[part] for part in ("metadata", "spec")):
+        if any(
+            before.get(part) != message.manifest[part] for part in ("metadata", "spec")
+        ):
             self.changed.append(message.request_id)
-        self.objects[target.name] = merged(message.manifest, REFUSED) if self.refuses else message.manifest
+        self.objects[target.name] = (
+            merged(message.manifest, REFUSED) if self.refuses else message.manifest
+        )
 
-    async def list(self, kind: KindInfo, namespace: str | None) -> Sequence[ListedObject]:
+    async def list(
+        self, kind: KindInfo, namespace: str | None
+    ) -> Sequence[ListedObject]:
         del kind, namespace
         return []
 
@@ -80,14 +109,20 @@ def stored(document: dict[str, Any]) -> Tree:
 
 
 def apply(plane: Plane, *documents: dict[str, Any], look_seconds: float = 0.0) -> None:
-    asyncio.run(apply_manifests(cast("ControlPlane", plane), [manifest(each) for each in documents], look_seconds))
+    asyncio.run(
+        apply_manifests(
+            cast("ControlPlane", plane),
+            [manifest(each) for each in documents],
+            look_seconds,
+        )
+    )
 
 
 OTHER = a_deployment(top={"replicas": 5})
 
 
 class Case(NamedTuple):
-    """A control plane, how long it is asked what was there before, and the outcome that is printed."""
+    """A control plane, the time for reading the object before, and the printed outcome."""
 
     story: str
     plane: Plane
@@ -97,32 +132,61 @@ class Case(NamedTuple):
 
 CASES = [
     Case("an object that does not exist", Plane(), 0, "created"),
-    Case("an object that does not exist, while workers are silent", Plane(silent=5), 0, "created"),
+    Case(
+        "an object that does not exist, while workers are silent",
+        Plane(silent=5),
+        0,
+        "created",
+    ),
     Case("the same object", Plane(stored(a_deployment())), 0, "unchanged"),
     Case("another spec", Plane(stored(OTHER)), 0, "configured"),
-    Case("an object of which no worker tells before it is sent", Plane(stored(a_deployment()), silent=5), 0, "unchanged"),
-    Case("another spec, of which no worker tells before it is sent", Plane(stored(OTHER), silent=5), 0, "configured"),
-    Case("an object of which a worker tells when it is asked again", Plane(stored(a_deployment()), silent=5), 60, "unchanged"),
+    Case(
+        "an object of which no worker tells before it is sent",
+        Plane(stored(a_deployment()), silent=5),
+        0,
+        "unchanged",
+    ),
+    Case(
+        "another spec, of which no worker tells before it is sent",
+        Plane(stored(OTHER), silent=5),
+        0,
+        "configured",
+    ),
+    Case(
+        "an object of which a worker tells when it is asked again",
+        Plane(stored(a_deployment()), silent=5),
+        60,
+        "unchanged",
+    ),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
-def test_the_outcome_is_what_is_known_of_the_object(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_outcome_depends_on_the_state_of_the_object(
+    case: Case, capsys: pytest.CaptureFixture[str]
+) -> None:
     apply(case.plane, a_deployment(), look_seconds=case.look_seconds)
     assert capsys.readouterr().out == f"modeldeployment/qwen {case.outcome}\n"
     assert case.plane.sent == ["qwen"]
 
 
-def test_what_no_worker_has_seen_in_time_is_sent_and_said_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_request_unseen_by_workers_is_reported_as_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     plane = Plane(silent=10_000)
     monkeypatch.setattr(applying, "until_applied", unseen)
     apply(plane, a_deployment())
     shown = capsys.readouterr()
-    assert shown.out == "modeldeployment/qwen accepted by Temporal, not yet seen by a worker\n"
+    assert (
+        shown.out
+        == "modeldeployment/qwen accepted by Temporal, not yet seen by a worker\n"
+    )
     assert plane.sent == ["qwen"]
 
 
-async def unseen(_plane: ControlPlane, target: Target, request_id: str) -> requests.Requested:
+async def unseen(
+    _plane: ControlPlane, target: Target, request_id: str
+) -> requests.Requested:
     return requests.Requested(target, request_id)
 
 
@@ -139,17 +203,22 @@ LEAVING = merged(stored(a_deployment()), GOING)
 
 def test_a_change_of_an_object_that_is_being_deleted_is_not_sent() -> None:
     plane = Plane(LEAVING)
-    with pytest.raises(Conflict, match="is being deleted"):
+    with pytest.raises(WriteConflict, match="is being deleted"):
         apply(plane, a_deployment())
     assert plane.sent == []
 
 
-def test_an_object_that_cannot_be_changed_keeps_no_other_from_being_sent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_object_that_cannot_be_changed_keeps_no_other_from_being_sent(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     plane = Plane(LEAVING)
-    with pytest.raises(Conflict) as failure:
+    with pytest.raises(WriteConflict) as failure:
         apply(plane, a_deployment(), a_class())
-    assert failure.value.code == ExitCode.CONFLICT
-    assert (plane.sent, capsys.readouterr().out) == (["h200"], "inferenceclass/h200 created\n")
+    assert exit_code_of(failure.value) == ExitCode.CONFLICT
+    assert (plane.sent, capsys.readouterr().out) == (
+        ["h200"],
+        "inferenceclass/h200 created\n",
+    )
 
 
 UNKNOWN: list[tuple[str, Tree, str]] = [
@@ -159,15 +228,22 @@ UNKNOWN: list[tuple[str, Tree, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("story", "other", "says"), UNKNOWN, ids=[row[0] for row in UNKNOWN])
-def test_a_change_of_what_this_program_does_not_know_is_not_sent(
+@pytest.mark.parametrize(
+    ("story", "other", "says"), UNKNOWN, ids=[row[0] for row in UNKNOWN]
+)
+def test_a_change_of_an_unknown_field_is_not_sent(
     story: str, other: Tree, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plane = Plane(stored(a_deployment()) | other)
-    with pytest.raises(CommandFailed, match="what this program does not know") as failure:
+    with pytest.raises(
+        CommandFailed, match="does not know the present form"
+    ) as failure:
         apply(plane, a_deployment(), a_class())
     assert failure.value.details[0].startswith(says), story
-    assert (plane.sent, capsys.readouterr().out) == (["h200"], "inferenceclass/h200 created\n")
+    assert (plane.sent, capsys.readouterr().out) == (
+        ["h200"],
+        "inferenceclass/h200 created\n",
+    )
 
 
 def test_a_refusal_by_the_workflow_names_its_problems() -> None:

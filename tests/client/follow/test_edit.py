@@ -1,4 +1,6 @@
-"""Commands that change an object: what they send, and what they answer when there is nothing to change or the object goes away."""
+"""Commands that change an object: their requests, and their answers if nothing changes
+or the object goes away.
+"""
 
 import asyncio
 from functools import partial
@@ -11,23 +13,38 @@ from api_types.resources.kinds import BY_KIND
 from api_types.taints import MAINTENANCE, with_taint
 from client.commands.change import scale as scale_command
 from client.commands.change.scale import request_scale
-from client.errors import CommandFailed, Conflict, NoAnswer, NotFound, Refused
-from client.follow import requests
 from client.follow.edit import change
-from client.follow.requests import Requested, current_user, until_applied
-from client.refs.targets import Target
-from client.refs.tree import Tree
-from client.temporal.control_plane import ControlPlane
+from client.follow.results import request_each
+from fleet_client import requests
+from fleet_client.errors import (
+    CommandFailed,
+    NoAnswer,
+    NotFound,
+    Refused,
+    WriteConflict,
+)
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import Tree
+from fleet_client.requests import Requested, current_user, until_applied
+from fleet_client.temporal.control_plane import ControlPlane
 
 OSLO = Target.of(BY_KIND["InferenceCluster"], None, "oslo")
 QWEN = Target.of(BY_KIND["ModelDeployment"], "ml", "qwen")
-REFUSED = [{"type": "SpecAccepted", "status": "False", "reason": "InvalidInput", "message": "spec.replicas: must be positive"}]
+REFUSED = [
+    {
+        "type": "SpecAccepted",
+        "status": "False",
+        "reason": "InvalidInput",
+        "message": "spec.replicas: must be positive",
+    }
+]
 
 
 class Plane:
-    """A control plane with one object, which is in the next of these states whenever it was sent something.
+    """A control plane with one object, which changes to the next of these states with
+    every request.
 
-    So many of the next reads are `lost`: no worker answers.
+    No worker answers the next `lost` reads.
     """
 
     def __init__(self, *states: Tree | None, lost: int = 0) -> None:
@@ -42,7 +59,9 @@ class Plane:
         tree = self.states[0]
         if tree is None:
             raise NotFound(f"{target.title} does not exist", next_step="none")
-        return tree | {"appliedRequestIds": [message.request_id for message in self.sent]}
+        return tree | {
+            "appliedRequestIds": [message.request_id for message in self.sent]
+        }
 
     async def change_spec(self, target: Target, message: SetSpec, _read: Tree) -> None:
         await self.scale(target, message)
@@ -54,11 +73,19 @@ class Plane:
         self.states = self.states[1:] or self.states
 
 
-def a_tree(spec: Tree | None, status: Tree | None = None, metadata: Tree | None = None) -> Tree:
+def a_tree(
+    spec: Tree | None, status: Tree | None = None, metadata: Tree | None = None
+) -> Tree:
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "InferenceCluster",
-        "metadata": {"name": "oslo", "uid": "u", "generation": 3, "resourceVersion": "9", **(metadata or {})},
+        "metadata": {
+            "name": "oslo",
+            "uid": "u",
+            "generation": 3,
+            "resourceVersion": "9",
+            **(metadata or {}),
+        },
         "spec": spec,
         "status": status or {"phase": "Ready"},
     }
@@ -75,22 +102,39 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changed(plane: Plane) -> Requested:
-    return asyncio.run(change(cast("ControlPlane", plane), OSLO, lambda tree: with_taint(tree["spec"]), reason="kernel update"))
+    return asyncio.run(
+        change(
+            cast("ControlPlane", plane),
+            OSLO,
+            lambda tree: with_taint(tree["spec"]),
+            reason="kernel update",
+        )
+    )
 
 
 def scaled(plane: Plane, replicas: int) -> Requested:
     return asyncio.run(request_scale(cast("ControlPlane", plane), QWEN, replicas))
 
 
-def test_the_whole_manifest_is_sent_with_what_the_user_wrote_and_nothing_else() -> None:
-    plane = Plane(a_tree(CLUSTER, metadata={"labels": {"tier": "prod"}, "annotations": {"a": "b"}}))
+def test_the_manifest_is_sent_exactly_as_the_user_wrote_it() -> None:
+    plane = Plane(
+        a_tree(
+            CLUSTER, metadata={"labels": {"tier": "prod"}, "annotations": {"a": "b"}}
+        )
+    )
     assert changed(plane).seen
-    assert [(message.by, message.reason) for message in plane.sent] == [(current_user(), "kernel update")]
+    assert [(message.by, message.reason) for message in plane.sent] == [
+        (current_user(), "kernel update")
+    ]
     assert [message.manifest for message in plane.sent] == [
         {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "InferenceCluster",
-            "metadata": {"name": "oslo", "labels": {"tier": "prod"}, "annotations": {"a": "b"}},
+            "metadata": {
+                "name": "oslo",
+                "labels": {"tier": "prod"},
+                "annotations": {"a": "b"},
+            },
             "spec": {**CLUSTER, "taints": [MAINTENANCE]},
         }
     ]
@@ -107,39 +151,49 @@ def test_a_scale_gives_the_object_with_the_new_count() -> None:
     assert requested.tree["spec"] == {"replicas": 3}
 
 
-def test_a_scale_is_sent_before_anything_is_asked_and_its_answer_is_waited_for() -> None:
+def test_a_scale_is_sent_without_a_read_and_waits_for_its_answer() -> None:
     plane = Plane(a_tree({"replicas": 1}), a_tree({"replicas": 3}), lost=20)
     assert scaled(plane, 3).seen
     assert (len(plane.sent), plane.lost) == (1, 0)
 
 
-def test_a_change_of_what_is_there_is_read_again_until_a_worker_answers() -> None:
+def test_a_change_reads_the_object_again_until_a_worker_answers() -> None:
     plane = Plane(a_tree(CLUSTER), lost=20)
     assert changed(plane).seen
     assert len(plane.sent) == 1
 
 
-def test_a_request_that_no_worker_has_seen_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale_command, "until_applied", partial(until_applied, seconds=0.01))
+def test_a_request_unseen_by_workers_is_not_a_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        scale_command, "until_applied", partial(until_applied, seconds=0.01)
+    )
     plane = Plane(a_tree({"replicas": 1}), lost=10_000)
     assert not scaled(plane, 3).seen
     assert [message.replicas for message in plane.sent] == [3]
 
 
-def test_an_object_that_does_not_exist_is_told_by_the_server_alone() -> None:
+def test_a_missing_object_is_detected_without_a_worker() -> None:
     with pytest.raises(NotFound):
         scaled(Plane(None, lost=10_000), 3)
 
 
-def test_what_became_of_each_request_is_shown_and_failures_come_last(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_outcome_of_each_request_is_shown_and_failures_come_last(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     async def request(target: Target) -> Requested:
         if target == OSLO:
             raise NotFound("no oslo", next_step="none")
         return Requested(target, "r1", tree={} if target.name == "seen" else None)
 
-    seen, unseen = (Target.of(BY_KIND["ModelDeployment"], "ml", name) for name in ("seen", "unseen"))
+    seen, unseen = (
+        Target.of(BY_KIND["ModelDeployment"], "ml", name) for name in ("seen", "unseen")
+    )
     with pytest.raises(NotFound, match="no oslo"):
-        asyncio.run(requests.request_each([OSLO, seen, unseen], request, lambda _: "scaled to 3"))
+        asyncio.run(
+            request_each([OSLO, seen, unseen], request, lambda _: "scaled to 3")
+        )
     shown = capsys.readouterr()
     assert shown.out.splitlines() == [
         "modeldeployment/seen scaled to 3",
@@ -149,7 +203,10 @@ def test_what_became_of_each_request_is_shown_and_failures_come_last(capsys: pyt
 
 
 class Case(NamedTuple):
-    """States of the object, and how the command fails; `sent`: how many requests went out before."""
+    """States of the object and the error of the command.
+
+    `sent` requests precede the error.
+    """
 
     story: str
     states: list[Tree | None]
@@ -161,10 +218,38 @@ class Case(NamedTuple):
 
 ONE = {"replicas": 1}
 FAILURES = [
-    Case("every spec was refused", [a_tree(None, {"conditions": REFUSED})], Refused, "has no valid spec yet", "fix its manifest", 0),
-    Case("it is being deleted", [a_tree(ONE, metadata=GOING)], Conflict, "is being deleted", "`modelplane de", 0),
-    Case("it is gone meanwhile", [a_tree(ONE), None], Conflict, "was deleted meanwhile", "apply its manifest again", 1),
-    Case("it goes meanwhile", [a_tree(ONE), a_tree(ONE, metadata=GOING)], Conflict, "is being deleted", "`modelplane delete", 1),
+    Case(
+        "every spec was refused",
+        [a_tree(None, {"conditions": REFUSED})],
+        Refused,
+        "has no valid spec yet",
+        "fix its manifest",
+        0,
+    ),
+    Case(
+        "it is being deleted",
+        [a_tree(ONE, metadata=GOING)],
+        WriteConflict,
+        "is being deleted",
+        "`modelplane de",
+        0,
+    ),
+    Case(
+        "it is gone meanwhile",
+        [a_tree(ONE), None],
+        WriteConflict,
+        "was deleted meanwhile",
+        "apply its manifest again",
+        1,
+    ),
+    Case(
+        "it goes meanwhile",
+        [a_tree(ONE), a_tree(ONE, metadata=GOING)],
+        WriteConflict,
+        "is being deleted",
+        "`modelplane delete",
+        1,
+    ),
 ]
 
 
@@ -177,7 +262,7 @@ def test_a_failure_names_the_object_and_the_next_step(case: Case, command: str) 
     title = (OSLO if command == "change" else QWEN).title
     assert failure.value.message == f"{title} {case.message}"
     assert case.next_step in failure.value.next_step
-    # A scale is sent whatever the object is: only a worker knows that.
+    # A scale is sent without reading the object, because only a worker knows its state.
     assert len(plane.sent) == (case.sent if command == "change" else 1)
 
 
@@ -188,5 +273,8 @@ def test_a_spec_that_was_refused_is_shown_with_the_reason() -> None:
 
 
 def test_a_count_that_another_request_has_replaced_is_a_conflict() -> None:
-    with pytest.raises(Conflict, match="ModelDeployment ml/qwen has 5 replicas by now: it was scaled again after this request"):
+    with pytest.raises(
+        WriteConflict,
+        match="ModelDeployment ml/qwen has 5 replicas: it was scaled again after this request",
+    ):
         scaled(Plane(a_tree({"replicas": 1}), a_tree({"replicas": 5})), 3)

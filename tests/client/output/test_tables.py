@@ -2,14 +2,19 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from client.output.tables import age, columns, duration, measure
+from api_types.text.age import age, duration
+from client.output.tables import columns, measure
 
 AGES = [
     ("now", timedelta(0), "0s"),
     ("the clock of the other side is ahead", timedelta(seconds=-5), "0s"),
     ("seconds up to two minutes", timedelta(seconds=119), "119s"),
     ("minutes and seconds from two minutes", timedelta(minutes=2), "2m"),
-    ("minutes and seconds up to ten minutes", timedelta(minutes=9, seconds=59), "9m59s"),
+    (
+        "minutes and seconds up to ten minutes",
+        timedelta(minutes=9, seconds=59),
+        "9m59s",
+    ),
     ("minutes up to three hours", timedelta(minutes=179, seconds=59), "179m"),
     ("hours and minutes up to eight hours", timedelta(hours=7, minutes=5), "7h5m"),
     ("hours up to two days", timedelta(hours=47, minutes=59), "47h"),
@@ -21,8 +26,12 @@ AGES = [
 ]
 
 
-@pytest.mark.parametrize(("story", "length", "want"), AGES, ids=[row[0] for row in AGES])
-def test_ages_read_as_kubectl_writes_them(story: str, length: timedelta, want: str) -> None:
+@pytest.mark.parametrize(
+    ("story", "length", "want"), AGES, ids=[row[0] for row in AGES]
+)
+def test_ages_read_as_kubectl_writes_them(
+    story: str, length: timedelta, want: str
+) -> None:
     assert duration(length) == want, story
 
 
@@ -35,9 +44,15 @@ def test_a_missing_time_has_no_age() -> None:
     assert age("", datetime(2026, 3, 1, tzinfo=UTC)) == "<unknown>"
 
 
-def test_columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() -> None:
+def test_columns_are_as_wide_as_their_widest_cell_and_lines_end_without_blanks() -> (
+    None
+):
     lines = columns(["NAME", "READY"], [["qwen", "True"], ["a-longer-name", "False"]])
-    assert lines == ["NAME            READY", "qwen            True", "a-longer-name   False"]
+    assert lines == [
+        "NAME            READY",
+        "qwen            True",
+        "a-longer-name   False",
+    ]
 
 
 def test_an_empty_cell_shows_that_nothing_is_there() -> None:

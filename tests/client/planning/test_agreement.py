@@ -1,4 +1,6 @@
-"""Plans, explanations and rendering decide as the live scheduler does about the same fleet."""
+"""Plans, explanations and rendering decide like the live scheduler about the same
+fleet.
+"""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -9,14 +11,14 @@ import pytest
 
 from activities.render.inputs.settings import RenderSettings
 from api_types.resources.kinds import BY_KIND
-from client.errors import Refused
 from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet
 from client.planning.live_plan import plan_live
 from client.planning.proposed_changes import ProposedChanges, owner_of
 from client.planning.questions import HEADROOM, Question, QuestionContext, answer
 from client.planning.rendering import render_all
-from client.refs.targets import Target
+from fleet_client.errors import Refused
+from fleet_client.refs.targets import Target
 from scheduler import (
     Decision,
     Fleet,
@@ -40,14 +42,16 @@ CLASSES = {"priorityClasses": {"vip": 1000, "high": 100}}
 
 
 def sized(name: str, nodes: int, **parts: Any) -> Tree:
-    """A deployment of one replica that takes so many nodes."""
+    """A deployment of one replica that needs so many nodes."""
     made = a_deployment(name, 1, **parts)
     made["spec"]["template"]["spec"]["engines"][0]["copies"] = nodes
     return made
 
 
 def ranked(name: str, klass: str, **scheduling: Any) -> Tree:
-    return a_deployment(name, 1, spec={"scheduling": {"priorityClassName": klass, **scheduling}})
+    return a_deployment(
+        name, 1, spec={"scheduling": {"priorityClassName": klass, **scheduling}}
+    )
 
 
 def labelled(tree: Tree, **labels: str) -> Tree:
@@ -55,14 +59,19 @@ def labelled(tree: Tree, **labels: str) -> Tree:
 
 
 def apart_from(name: str, **labels: str) -> Tree:
-    """A deployment that does not share a cluster with replicas that have these labels."""
+    """A deployment that shares no cluster with replicas that have these labels."""
     term = {"selector": {"matchLabels": labels}, "topologyKey": ""}
-    return a_deployment(name, 1, spec={"scheduling": {"antiAffinity": {"required": [term]}}})
+    return a_deployment(
+        name, 1, spec={"scheduling": {"antiAffinity": {"required": [term]}}}
+    )
 
 
 @dataclass(frozen=True)
 class Case:
-    """`running` were placed a while ago; `arriving` are decided now, in this order. `want` are the clusters of those arriving."""
+    """`running` were placed a while ago, `arriving` are decided now in this order.
+
+    `want` are the clusters of the arriving ones.
+    """
 
     story: str
     clusters: tuple[Tree, ...]
@@ -145,15 +154,22 @@ BY_STORY = pytest.mark.parametrize("case", CASES, ids=lambda case: case.story)
 
 
 def requests(case: Case, trees: tuple[Tree, ...]) -> list[ScheduleRequest]:
-    """The requests of deployments to the live scheduler, in the order of its queue."""
+    """Return the requests of deployments to the live scheduler, in the order of its
+    queue.
+    """
     documents = sort_documents([*case.clusters, *trees])
     views = [offline_deployment(tree, documents) for tree in documents.deployments]
     classes = case.options.priority_classes
-    return [ScheduleRequest(f"live/{view.name}", view) for view in sorted(views, key=lambda v: -classes.get(v.policy.priority_class, 0))]
+    return [
+        ScheduleRequest(f"live/{view.name}", view)
+        for view in sorted(
+            views, key=lambda v: -classes.get(v.policy.priority_class, 0)
+        )
+    ]
 
 
 def before(case: Case) -> Fleet:
-    """The live fleet with what is running."""
+    """Return the live fleet with the running replicas."""
     fleet = offline_fleet(sort_documents([a_class(), *case.clusters]), case.options)
     for request in requests(case, case.running):
         (decision,) = decide(fleet, [request], NOW - MINUTE)
@@ -166,7 +182,10 @@ def before(case: Case) -> Fleet:
 
 
 def scheduled(fleet: Fleet, case: Case) -> dict[str, Decision]:
-    """Decide those that arrive one after the other, as the live scheduler does; the fleet is changed."""
+    """Decide the arriving deployments one by one, as the live scheduler does.
+
+    This changes the fleet.
+    """
     found = {}
     for request in requests(case, case.arriving):
         (decision,) = decide(fleet, [request], NOW)
@@ -176,24 +195,48 @@ def scheduled(fleet: Fleet, case: Case) -> dict[str, Decision]:
 
 
 def documents_of(case: Case) -> list[Tree]:
-    """The same fleet as files."""
-    replicas = [a_replica(entry.name, entry.cluster, entry.deployment, entry.index) for entry in before(case).entries()]
+    """Return the same fleet as files."""
+    replicas = [
+        a_replica(entry.name, entry.cluster, entry.deployment, entry.index)
+        for entry in before(case).entries()
+    ]
     return [a_class(), *case.clusters, *case.running, *replicas, *case.arriving]
 
 
 def live_fleet(case: Case, fleet: Fleet, deployments: tuple[Tree, ...]) -> LiveFleet:
     clusters = {tree["metadata"]["name"]: tree for tree in case.clusters}
-    stored = [{**tree, "metadata": {**tree["metadata"], "uid": "", "generation": 0}} for tree in deployments]
-    return LiveFleet(fleet, {"h200": a_class()}, clusters, {owner_of(tree): tree for tree in stored}, {})
+    stored = [
+        {**tree, "metadata": {**tree["metadata"], "uid": "", "generation": 0}}
+        for tree in deployments
+    ]
+    return LiveFleet(
+        fleet,
+        {"h200": a_class()},
+        clusters,
+        {owner_of(tree): tree for tree in stored},
+        {},
+    )
 
 
 def placed(decisions: list[Any]) -> dict[str, tuple[list[str], str]]:
-    """Clusters by deployment, with the message where there is a shortfall."""
-    return {d["name"]: ([p["cluster"] for p in d["placements"]], d["message"] if d["shortfall"] else "") for d in decisions}
+    """Return the clusters by deployment, with the message of a shortfall."""
+    return {
+        d["name"]: (
+            [p["cluster"] for p in d["placements"]],
+            d["message"] if d["shortfall"] else "",
+        )
+        for d in decisions
+    }
 
 
 def answers(decisions: Iterable[Decision]) -> dict[str, tuple[list[str], str]]:
-    return {d.deployment: ([p.cluster for p in d.placements], d.message if d.shortfall else "") for d in decisions}
+    return {
+        d.deployment: (
+            [p.cluster for p in d.placements],
+            d.message if d.shortfall else "",
+        )
+        for d in decisions
+    }
 
 
 def expected(case: Case) -> dict[str, tuple[list[str], str]]:
@@ -202,36 +245,64 @@ def expected(case: Case) -> dict[str, tuple[list[str], str]]:
 
 @BY_STORY
 def test_the_live_scheduler_decides(case: Case) -> None:
-    assert {name: clusters for name, (clusters, _) in expected(case).items()} == case.want
+    assert {
+        name: clusters for name, (clusters, _) in expected(case).items()
+    } == case.want
 
 
 @BY_STORY
 def test_an_offline_plan_agrees(case: Case) -> None:
     decisions = plan_offline(documents_of(case), case.options, NOW)["decisions"]
-    assert {name: found for name, found in placed(decisions).items() if name in case.want} == expected(case)
-    victims = [victim.replica_name for decision in scheduled(before(case), case).values() for victim in decision.victims]
-    assert [eviction["replica"] for decision in decisions for eviction in decision["evictions"]] == victims
+    assert {
+        name: found for name, found in placed(decisions).items() if name in case.want
+    } == expected(case)
+    victims = [
+        victim.replica_name
+        for decision in scheduled(before(case), case).values()
+        for victim in decision.victims
+    ]
+    assert [
+        eviction["replica"]
+        for decision in decisions
+        for eviction in decision["evictions"]
+    ] == victims
 
 
 @BY_STORY
 def test_a_live_plan_agrees(case: Case) -> None:
     live = live_fleet(case, before(case), case.running)
     tree = plan_live(live, ProposedChanges(trees=case.arriving), None, NOW)
-    assert {name: found for name, found in placed(tree["decisions"]).items() if name in case.want} == expected(case)
+    assert {
+        name: found
+        for name, found in placed(tree["decisions"]).items()
+        if name in case.want
+    } == expected(case)
 
 
 @BY_STORY
-def test_a_live_plan_lists_as_steps_what_it_decides(case: Case) -> None:
-    tree = plan_live(live_fleet(case, before(case), case.running), ProposedChanges(trees=case.arriving), None, NOW)
+def test_a_live_plan_lists_its_decisions_as_steps(case: Case) -> None:
+    tree = plan_live(
+        live_fleet(case, before(case), case.running),
+        ProposedChanges(trees=case.arriving),
+        None,
+        NOW,
+    )
     created = [
-        f"+ {p['cluster']}/{p['replica']} {p['action']}" for d in tree["decisions"] for p in d["placements"] if p["action"] != "Keep"
+        f"+ {p['cluster']}/{p['replica']} {p['action']}"
+        for d in tree["decisions"]
+        for p in d["placements"]
+        if p["action"] != "Keep"
     ]
-    assert sorted(line for step in tree["steps"] for line in step if line.startswith("+")) == sorted(created)
+    assert sorted(
+        line for step in tree["steps"] for line in step if line.startswith("+")
+    ) == sorted(created)
 
 
 @BY_STORY
 def test_an_explanation_agrees(case: Case) -> None:
-    """The client reads clusters, deployments and the ledger, and the rest of what the scheduler knows, through JSON."""
+    """The client reads clusters, deployments, the ledger and the other state of the
+    scheduler as JSON.
+    """
     fleet = before(case)
     scheduled(fleet, case)
     copy = offline_fleet(sort_documents([a_class(), *case.clusters]), case.options)
@@ -239,48 +310,95 @@ def test_an_explanation_agrees(case: Case) -> None:
         copy.put_replica(entry)
     restore_decision_state(copy, json.loads(json.dumps(decision_state(fleet))))
     live = live_fleet(case, copy, (*case.running, *case.arriving))
-    explained = [explanation(live, Target.of(BY_KIND["ModelDeployment"], "ml", name), NOW + 1) for name in case.want]
-    again = [decide(fleet, [request], NOW + 1)[0] for request in requests(case, case.arriving)]
+    explained = [
+        explanation(live, Target.of(BY_KIND["ModelDeployment"], "ml", name), NOW + 1)
+        for name in case.want
+    ]
+    again = [
+        decide(fleet, [request], NOW + 1)[0]
+        for request in requests(case, case.arriving)
+    ]
     assert placed(explained) == answers(again)
-    assert {name: clusters for name, (clusters, _) in placed(explained).items()} == case.want
+    assert {
+        name: clusters for name, (clusters, _) in placed(explained).items()
+    } == case.want
 
 
 def rendered(case: Case) -> set[tuple[str, str]]:
-    """The replicas that are rendered, and their clusters."""
+    """Return the rendered replicas and their clusters."""
     outputs, _ = render_all(documents_of(case), {}, RenderSettings(), case.options)
     return {(one.title, one.cluster) for one in outputs}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if all(case.want.values())], ids=lambda case: case.story)
-def test_what_is_rendered_agrees(case: Case) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if all(case.want.values())],
+    ids=lambda case: case.story,
+)
+def test_rendered_replicas_agree(case: Case) -> None:
     fleet = before(case)
     scheduled(fleet, case)
-    assert rendered(case) == {(f"ModelReplica ml/{entry.name}", entry.cluster) for entry in fleet.entries() if entry.state != "Releasing"}
+    assert rendered(case) == {
+        (f"ModelReplica ml/{entry.name}", entry.cluster)
+        for entry in fleet.entries()
+        if entry.state != "Releasing"
+    }
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not all(case.want.values())], ids=lambda case: case.story)
-def test_rendering_refuses_a_deployment_without_any_place_with_the_schedulers_message(case: Case) -> None:
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if not all(case.want.values())],
+    ids=lambda case: case.story,
+)
+def test_rendering_refuses_a_deployment_without_any_place_with_the_schedulers_message(
+    case: Case,
+) -> None:
     with pytest.raises(Refused) as caught:
         rendered(case)
     decisions = scheduled(before(case), case).values()
-    assert set(caught.value.details) == {f"ModelDeployment ml/{d.deployment}: {d.message}" for d in decisions if not d.placements}
+    assert set(caught.value.details) == {
+        f"ModelDeployment ml/{d.deployment}: {d.message}"
+        for d in decisions
+        if not d.placements
+    }
 
 
-def test_a_question_settles_the_others_in_the_order_of_their_arrival() -> None:
-    """One node for two: it belongs to the first, so there is room for one of it and for none of the other."""
+def test_a_question_first_decides_waiting_deployments_in_order_of_arrival() -> None:
+    """One node for two deployments.
+
+    The node belongs to the first deployment, so it has room for a replica of the first
+    and for no replica of the second.
+    """
     case = CASES[0]
     documents = sort_documents(documents_of(case))
-    views = {(view.namespace, view.name): view for view in (offline_deployment(tree, documents) for tree in documents.deployments)}
+    views = {
+        (view.namespace, view.name): view
+        for view in (
+            offline_deployment(tree, documents) for tree in documents.deployments
+        )
+    }
     context = QuestionContext(offline_fleet(documents), views, documents.classes)
-    room = {name: answer(Question(HEADROOM, ("ml", name)), context, NOW)["headroom"] for name in case.want}
+    room = {
+        name: answer(Question(HEADROOM, ("ml", name)), context, NOW)["headroom"]
+        for name in case.want
+    }
     assert room == {"zeta": 1, "alpha": 0}
 
 
-def test_a_new_deployment_is_planned_after_those_that_wait() -> None:
-    """A node is added: the deployment that waits already gets it, whatever the name of the new one."""
-    case = Case("", (a_cluster("eu", nodes=1),), (a_deployment("first", 1), a_deployment("waits", 1)), {})
+def test_a_new_deployment_is_planned_after_waiting_ones() -> None:
+    """The waiting deployment gets the new node, whatever the name of the new one."""
+    case = Case(
+        "",
+        (a_cluster("eu", nodes=1),),
+        (a_deployment("first", 1), a_deployment("waits", 1)),
+        {},
+    )
     fleet = before(case)
     scheduled(fleet, case)
-    proposed = ProposedChanges(trees=[a_cluster("us", nodes=1), a_deployment("a-new-one", 1)])
+    proposed = ProposedChanges(
+        trees=[a_cluster("us", nodes=1), a_deployment("a-new-one", 1)]
+    )
     tree = plan_live(live_fleet(case, fleet, case.arriving), proposed, None, NOW)
-    assert {name: clusters for name, (clusters, _) in placed(tree["decisions"]).items()} == {"a-new-one": [], "waits": ["us"]}
+    assert {
+        name: clusters for name, (clusters, _) in placed(tree["decisions"]).items()
+    } == {"a-new-one": [], "waits": ["us"]}

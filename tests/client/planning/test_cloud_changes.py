@@ -1,11 +1,11 @@
-"""Which parameters of a cloud's object a change of the spec changes."""
+"""The parameters of a cloud object that a change of the spec changes."""
 
 from typing import Any
 
 import pytest
 
 from client.planning.cloud_changes import mark_changes
-from client.refs.tree import Tree
+from fleet_client.refs.tree import Tree
 
 
 def an_object(kind: str, parameters: dict[str, Any]) -> Tree:
@@ -20,9 +20,27 @@ def an_object(kind: str, parameters: dict[str, Any]) -> Tree:
         ("Cluster", {}, {"logs": {"audit": True}}, "change", ["logs"]),
         ("Cluster", {"logs": {"audit": True}}, {}, "change", ["logs"]),
         ("Cluster", {"logs": "all"}, {"logs": {"audit": True}}, "change", ["logs"]),
-        ("Cluster", {"logs": {"a": 1, "b": 1}}, {"logs": {"a": 1}}, "change", ["logs.b"]),
-        ("NodePool", {"disk_size_gb": 1}, {"disk_size_gb": 2}, "replace", ["disk_size_gb"]),
-        ("NodePool", {"labels": {"a": 1}}, {"labels": {"a": 2}}, "change", ["labels.a"]),
+        (
+            "Cluster",
+            {"logs": {"a": 1, "b": 1}},
+            {"logs": {"a": 1}},
+            "change",
+            ["logs.b"],
+        ),
+        (
+            "NodePool",
+            {"disk_size_gb": 1},
+            {"disk_size_gb": 2},
+            "replace",
+            ["disk_size_gb"],
+        ),
+        (
+            "NodePool",
+            {"labels": {"a": 1}},
+            {"labels": {"a": 2}},
+            "change",
+            ["labels.a"],
+        ),
     ],
     ids=[
         "equal",
@@ -36,7 +54,11 @@ def an_object(kind: str, parameters: dict[str, Any]) -> Tree:
     ],
 )
 def test_a_change_names_the_parameters_that_differ(
-    kind: str, before: dict[str, Any], after: dict[str, Any], action: str, changes: list[str]
+    kind: str,
+    before: dict[str, Any],
+    after: dict[str, Any],
+    action: str,
+    changes: list[str],
 ) -> None:
     cloud: Tree = {"objects": [an_object(kind, after)], "refused": []}
     inventory = [{"key": "a", "kind": kind, "name": "a", "id": "1", "phase": "Ready"}]

@@ -1,4 +1,4 @@
-"""A server that answers whatever a test says, in the place of a front; and commands that ask it."""
+"""A server with scripted answers in place of a front, and commands that use it."""
 
 import asyncio
 import json
@@ -16,9 +16,10 @@ DEPLOYMENTS = "/apis/modelplane.ai/v1alpha1/namespaces/ml/modeldeployments"
 
 @dataclass(frozen=True)
 class Said:
-    """One answer. `seconds`: how long it takes until it begins; `drips`: it comes byte by byte and never ends.
+    """One answer.
 
-    `breaks`: the connection ends in its place.
+    It begins after `seconds`. With `drips` it comes byte by byte and never ends; with
+    `breaks` the connection ends instead.
     """
 
     status: int = 200
@@ -30,13 +31,19 @@ class Said:
 
     @property
     def content(self) -> bytes:
-        """Give the body as it is sent."""
-        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+        """Return the body as it is sent."""
+        return (
+            self.body
+            if isinstance(self.body, bytes)
+            else json.dumps(self.body).encode()
+        )
 
 
 @dataclass
 class Answering:
-    """The server, and what it was asked: method and path with its query, headers, body; and how many requests at once."""
+    """The server and its requests: method, path with query, headers and body; and the
+    largest number of concurrent ones.
+    """
 
     url: str = ""
     asked: list[tuple[str, str]] = field(default_factory=list)
@@ -51,7 +58,10 @@ Script = Callable[[web.Request, int], Said]
 
 @asynccontextmanager
 async def answering(script: Script) -> AsyncIterator[Answering]:
-    """Serve on loopback without TLS; `script` gives the answer to a request, and to the how-manieth of them."""
+    """Serve on loopback without TLS.
+
+    `script` returns the answer to a request, from the request and its number.
+    """
     seen = Answering()
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -67,7 +77,11 @@ async def answering(script: Script) -> AsyncIterator[Answering]:
             request.transport.close()
         if said.drips:
             return await dripping(request)
-        return web.Response(status=said.status, body=said.content, headers={"Content-Type": "application/json", **said.headers})
+        return web.Response(
+            status=said.status,
+            body=said.content,
+            headers={"Content-Type": "application/json", **said.headers},
+        )
 
     app = web.Application(client_max_size=64 * 1024 * 1024)
     app.router.add_route("*", "/{path:.*}", answer)
@@ -81,7 +95,7 @@ async def answering(script: Script) -> AsyncIterator[Answering]:
 
 
 async def dripping(request: web.Request) -> web.StreamResponse:
-    """Send a byte every moment until the client goes."""
+    """Send a byte every moment until the client disconnects."""
     response = web.StreamResponse()
     await response.prepare(request)
     while request.transport is not None and not request.transport.is_closing():
@@ -91,16 +105,28 @@ async def dripping(request: web.Request) -> web.StreamResponse:
 
 
 def always(said: Said) -> Script:
-    """Answer every request alike."""
+    """Return a script with the same answer for every request."""
     return lambda _request, _number: said
 
 
-def a_status(code: int, reason: str, message: str = "it says why", **details: Any) -> Json:
-    """Make a Status as the front does."""
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code}
+def a_status(
+    code: int, reason: str, message: str = "it says why", **details: Any
+) -> Json:
+    """Return a Status as the front writes it."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
     return status | ({"details": details} if details else {})
 
 
 def not_there(name: str = "qwen", plural: str = "modeldeployments") -> Said:
-    """Say that an object does not exist, as the front does."""
-    return Said(404, a_status(404, "NotFound", name=name, group="modelplane.ai", kind=plural))
+    """Return the Status of a missing object as the front writes it."""
+    return Said(
+        404, a_status(404, "NotFound", name=name, group="modelplane.ai", kind=plural)
+    )

@@ -1,4 +1,4 @@
-"""Where the front is and who asks: what is refused before anything is sent."""
+"""Refusals of an address or a credential before anything is sent to the front."""
 
 import os
 import ssl
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from api_types import environment
-from client.errors import ExitCode
-from client.through_front.access import FrontAccess, read_access
+from client.failures import ExitCode
+from fleet_client.through_front.access import FrontAccess, read_access
 from testbed.cluster.pki import Authority
 from tests.client.conftest import Cli
 from tests.front.command_line import OF_FRONT, CommandLine
@@ -39,9 +39,14 @@ def access(monkeypatch: pytest.MonkeyPatch, url: str, **more: str) -> FrontAcces
         ("http://localhost:8443", "http://localhost:8443"),
     ],
 )
-def test_the_address_of_a_front(url: str, want: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_address_of_a_front(
+    url: str, want: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = access(monkeypatch, url)
-    assert (found.url, bool(found.tls.get_ca_certs())) == (want, want.startswith("https"))
+    assert (found.url, bool(found.tls.get_ca_certs())) == (
+        want,
+        want.startswith("https"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,8 +78,13 @@ def test_the_address_of_a_front(url: str, want: str, monkeypatch: pytest.MonkeyP
         (" \t", "is empty"),
     ],
 )
-async def test_what_is_no_address_of_a_front_is_refused(line: Line, url: str, says: str) -> None:
-    """By commands that go through a front, and by those that say that they need Temporal; none goes to Temporal instead."""
+async def test_an_invalid_address_of_a_front_is_rejected(
+    line: Line, url: str, says: str
+) -> None:
+    """Commands that go through a front, and commands that need Temporal.
+
+    None goes to Temporal instead.
+    """
     for words in (
         ["get", "md"],
         ["scale", "md/a", "--replicas", "1"],
@@ -93,32 +103,54 @@ async def test_what_is_no_address_of_a_front_is_refused(line: Line, url: str, sa
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize("option", ["--token-file", "--ca-file", "--client-cert", "--client-key"])
-def test_an_option_for_a_front_without_one_is_refused(cli: Cli, monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+@pytest.mark.parametrize(
+    "option", ["--token-file", "--ca-file", "--client-cert", "--client-key"]
+)
+def test_an_option_for_a_front_without_one_is_refused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
     for variable in OF_FRONT:
-        # Set, then removed: what the command itself writes there is undone at the end of the test as well.
+        # Set and remove it: then monkeypatch also undoes a value that the command sets.
         monkeypatch.setenv(variable, "")
         monkeypatch.delenv(variable)
     shown = cli(option, "file", "get", "md")
-    assert (shown.code, shown.err.splitlines()[0].endswith("are for a front, and none is named")) == (ExitCode.REFUSED, True)
+    assert (
+        shown.code,
+        shown.err.splitlines()[0].endswith("apply to a front, and no front is named"),
+    ) == (ExitCode.REFUSED, True)
 
 
 @pytest.mark.usefixtures("nowhere")
 @pytest.mark.parametrize("written", ["", " ", "\n"])
-def test_an_option_that_names_an_empty_server_is_refused_by_every_command(cli: Cli, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
-    """Also where a variable names another one, and by a command that asks no server."""
+def test_an_option_that_names_an_empty_server_is_refused_by_every_command(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, written: str
+) -> None:
+    """Also if a variable names another front, and for a command that uses no server."""
     for words in (["get", "md"], ["delete", "md/qwen"], ["schema"]):
         monkeypatch.setenv(environment.SERVER_VARIABLE, "http://127.0.0.1:1")
         shown = cli("--server", written, *words)
-        assert (shown.code, "the address of the front is empty" in shown.err) == (ExitCode.REFUSED, True), words
+        assert (shown.code, "the address of the front is empty" in shown.err) == (
+            ExitCode.REFUSED,
+            True,
+        ), words
 
 
-def test_a_file_with_a_token_wins_over_the_variable_and_nothing_of_it_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_file_with_a_token_wins_over_the_variable_and_nothing_of_it_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     file = tmp_path / "token"
     file.write_text(f"\n{TOKEN}\n")
-    found = access(monkeypatch, "https://front.example.com", TOKEN="other", TOKEN_FILE=str(file))  # noqa: S106
+    found = access(
+        monkeypatch,
+        "https://front.example.com",
+        TOKEN="other",  # noqa: S106
+        TOKEN_FILE=str(file),
+    )
     assert (found.token, TOKEN in repr(found)) == (TOKEN, False)
-    assert access(monkeypatch, "https://front.example.com", TOKEN=f" {TOKEN}\n").token == TOKEN
+    assert (
+        access(monkeypatch, "https://front.example.com", TOKEN=f" {TOKEN}\n").token
+        == TOKEN
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,29 +159,43 @@ def test_a_file_with_a_token_wins_over_the_variable_and_nothing_of_it_is_shown(m
         (None, "cannot read"),
         (b"", "is empty"),
         (b" \n", "is empty"),
-        (f"{TOKEN}\r\nX-Other: {TOKEN}".encode(), "is none"),
-        (f"{TOKEN} {TOKEN}".encode(), "is none"),
-        (f"{TOKEN}ä".encode(), "holds no token"),
-        (b"x" * 20_000, "is none"),
+        (f"{TOKEN}\r\nX-Other: {TOKEN}".encode(), "is invalid"),
+        (f"{TOKEN} {TOKEN}".encode(), "is invalid"),
+        (f"{TOKEN}ä".encode(), "contains no token"),
+        (b"x" * 20_000, "is invalid"),
     ],
 )
-async def test_a_file_without_a_token_is_refused(line: Line, tmp_path: Path, content: bytes | None, says: str) -> None:
+async def test_a_file_without_a_token_is_refused(
+    line: Line, tmp_path: Path, content: bytes | None, says: str
+) -> None:
     file = tmp_path / "token"
     if content is not None:
         file.write_bytes(content)
     shown = await line("http://127.0.0.1:1").run("--token-file", str(file), "get", "md")
-    assert (shown.code, says in shown.err, TOKEN in shown.err) == (ExitCode.REFUSED, True, False)
+    assert (shown.code, says in shown.err, TOKEN in shown.err) == (
+        ExitCode.REFUSED,
+        True,
+        False,
+    )
 
 
-async def test_a_token_among_the_arguments_is_refused_and_not_repeated(line: Line) -> None:
+async def test_a_token_among_the_arguments_is_refused_and_not_repeated(
+    line: Line,
+) -> None:
     for words in (["--token", TOKEN, "get", "md"], [f"--token={TOKEN}", "get", "md"]):
         shown = await line("http://127.0.0.1:1").run(*words)
-        assert (shown.code, shown.out, TOKEN in shown.err) == (ExitCode.REFUSED, "", False)
+        assert (shown.code, shown.out, TOKEN in shown.err) == (
+            ExitCode.REFUSED,
+            "",
+            False,
+        )
         assert "--token-file" in shown.err
         assert os.environ.get(environment.TOKEN_VARIABLE) == ""
 
 
-async def test_files_of_tls_that_cannot_be_used_are_named(line: Line, tmp_path: Path) -> None:
+async def test_files_of_tls_that_cannot_be_used_are_named(
+    line: Line, tmp_path: Path
+) -> None:
     pki = Authority(tmp_path / "pki")
     pki.ensure()
     pair = pki.pair("admin")
@@ -159,24 +205,36 @@ async def test_files_of_tls_that_cannot_be_used_are_named(line: Line, tmp_path: 
         (["--ca-file", str(tmp_path / "empty")], "--ca-file"),
         (["--client-cert", str(pair.certificate)], "needs its key"),
         (["--client-key", str(pair.key)], "needs its key"),
-        (["--client-cert", str(pair.key), "--client-key", str(pair.certificate)], "--client-cert, --client-key"),
+        (
+            ["--client-cert", str(pair.key), "--client-key", str(pair.certificate)],
+            "--client-cert, --client-key",
+        ),
     ]
     for words, says in bad:
         commands = line("https://127.0.0.1:1")
         shown = await commands.run(*words, "get", "md")
-        assert (shown.code, says in shown.err) == (ExitCode.REFUSED, True), (words, shown)
+        assert (shown.code, says in shown.err) == (ExitCode.REFUSED, True), (
+            words,
+            shown,
+        )
 
 
-def test_a_certificate_is_checked_with_the_host_that_is_asked_and_nothing_old_is_spoken(
+def test_the_certificate_must_match_the_host_and_old_tls_versions_are_rejected(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pki = Authority(tmp_path / "pki")
     pki.ensure()
     tls = access(monkeypatch, "https://front.example.com", CA_FILE=str(pki.ca)).tls
-    assert (tls.verify_mode, tls.check_hostname, tls.minimum_version) == (ssl.CERT_REQUIRED, True, ssl.TLSVersion.TLSv1_2)
+    assert (tls.verify_mode, tls.check_hostname, tls.minimum_version) == (
+        ssl.CERT_REQUIRED,
+        True,
+        ssl.TLSVersion.TLSv1_2,
+    )
 
 
 @pytest.mark.usefixtures("nowhere")
-def test_without_a_server_commands_go_to_temporal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_commands_go_to_temporal(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(environment.SERVER_VARIABLE, raising=False)
     assert "Temporal at 127.0.0.1:1 does not answer" in cli("get", "md").err

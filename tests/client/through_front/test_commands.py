@@ -1,4 +1,6 @@
-"""Which commands work through the front: every one either does, without any Temporal, or says that it needs Temporal, and sends nothing."""
+"""Every command either works through the front, without any Temporal, or says that it
+needs Temporal and sends nothing.
+"""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -8,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from api_types.resources.kinds import SERVED
-from client.errors import ExitCode
+from client.failures import ExitCode
 from client.main import COMMANDS
 from tests.client.through_front.answering import Said, always, answering
 from tests.client.through_front.test_answers import service
@@ -17,11 +19,13 @@ from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment
 
 Line = Callable[[str], CommandLine]
-# By command: words that are for Temporal alone, and words that are not; FILE stands for a manifest, SECRET for one of a Secret.
+# By command: words that need Temporal, and words that do not. FILE stands for a
+# manifest, SECRET for the manifest of a Secret.
 TEMPORAL: dict[str, list[str]] = {
     "apply": ["-f SECRET", "-f SECRET -f FILE", "-f SECRET --dry-run"],
     "delete": [
-        "ic/mine --evict", "ic/mine --purge-crds", "md/mine -n a --force --reason x", "-f SECRET -f FILE", "ic/mine --evict --allow-loss",
+        "ic/mine --evict", "ic/mine --purge-crds", "md/mine -n a --force --reason x",
+        "-f SECRET -f FILE", "ic/mine --evict --allow-loss",
     ],
     "explain": ["md/mine -n a"],
     "decisions": ["md/mine -n a"],
@@ -41,6 +45,10 @@ TEMPORAL: dict[str, list[str]] = {
 THROUGH_FRONT: dict[str, list[str]] = {
     "apply": ["-f FILE", "-f FILE --dry-run"],
     "get": ["md -n a", "md/mine -n a -o yaml", "md -n a -o json"],
+    "wait": ["md/mine -n a --for=create"],
+    "label": ["md/mine -n a tier=gold"],
+    "annotate": ["md/mine -n a owner=ann"],
+    "patch": ['md/mine -n a -p {"spec":{"replicas":3}}'],
     "describe": ["md/mine -n a"],
     "events": ["md/mine -n a", "md -n a"],
     "scale": ["md/mine -n a --replicas 3"],
@@ -54,8 +62,20 @@ THROUGH_FRONT: dict[str, list[str]] = {
     "retry": ["md/mine -n a"],
     "delete": ["md/mine -n a", "-f FILE"],
 }
-# They ask no server, or need objects that are not in this fleet: tests/front/test_command_line.py has those.
-ELSEWHERE = {"render", "validate", "schema", "service", "chat", "curl", "cordon", "uncordon"}
+# These use no server, or need objects that this fleet lacks:
+# tests/front/test_command_line.py tests them.
+ELSEWHERE = {
+    "render",
+    "validate",
+    "schema",
+    "api-resources",
+    "service",
+    "chat",
+    "curl",
+    "cordon",
+    "uncordon",
+    "diff",
+}
 
 
 @pytest_asyncio.fixture
@@ -67,66 +87,142 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def words(tmp_path: Path) -> Callable[[str], list[str]]:
-    """Put files in the place of their names."""
-    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": "a"}, "stringData": {"k": "v"}}
-    files = {"FILE": a_deployment("mine", "a", replicas=4), "SECRET": secret, "POLICY": {}, "OTHER": a_deployment("other", "b", replicas=4)}
+    """Replace the names of files by files."""
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "s", "namespace": "a"},
+        "stringData": {"k": "v"},
+    }
+    files = {
+        "FILE": a_deployment("mine", "a", replicas=4),
+        "SECRET": secret,
+        "POLICY": {},
+        "OTHER": a_deployment("other", "b", replicas=4),
+    }
     for name, tree in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(tree))
-    return lambda text: [str(tmp_path / f"{word}.json") if word in files else word for word in text.split()]
+    return lambda text: [
+        str(tmp_path / f"{word}.json") if word in files else word
+        for word in text.split()
+    ]
 
 
 def test_every_command_is_listed_here() -> None:
     assert set(TEMPORAL) | set(THROUGH_FRONT) | ELSEWHERE == set(COMMANDS)
 
 
-@pytest.mark.parametrize("text", [f"{name} {more}".strip() for name, rows in TEMPORAL.items() for more in rows])
-async def test_what_needs_temporal_says_so_and_sends_nothing(
-    fleet: Fleet, line: Line, words: Callable[[str], list[str]], tmp_path: Path, text: str
+@pytest.mark.parametrize(
+    "text",
+    [f"{name} {more}".strip() for name, rows in TEMPORAL.items() for more in rows],
+)
+async def test_commands_that_need_temporal_say_so_and_send_nothing(
+    fleet: Fleet,
+    line: Line,
+    words: Callable[[str], list[str]],
+    tmp_path: Path,
+    text: str,
 ) -> None:
     before = dict(fleet.plane.trees)
-    shown = await line(str(fleet.client.make_url(""))).run(*words(text), token=TOKENS["root"])
+    shown = await line(str(fleet.client.make_url(""))).run(
+        *words(text), token=TOKENS["root"]
+    )
     assert (shown.code, shown.out) == (ExitCode.REFUSED, "")
-    assert next(row for row in shown.err.splitlines() if row.startswith("error:")).startswith("error: this command needs Temporal: ")
-    assert shown.err.splitlines()[-1].startswith("next: run it where Temporal is reached, without --server")
-    assert (fleet.plane.trees, (tmp_path / "home" / "secrets").exists()) == (before, False)
+    assert next(
+        row for row in shown.err.splitlines() if row.startswith("error:")
+    ).startswith("error: this command needs Temporal: ")
+    assert shown.err.splitlines()[-1].startswith(
+        "next: run it with access to Temporal, without --server"
+    )
+    assert (fleet.plane.trees, (tmp_path / "home" / "secrets").exists()) == (
+        before,
+        False,
+    )
 
 
-@pytest.mark.parametrize("text", [f"{name} {more}".strip() for name, rows in THROUGH_FRONT.items() for more in rows])
-async def test_what_works_through_the_front_needs_no_temporal(
+@pytest.mark.parametrize(
+    "text",
+    [f"{name} {more}".strip() for name, rows in THROUGH_FRONT.items() for more in rows],
+)
+async def test_commands_through_the_front_need_no_temporal(
     fleet: Fleet, line: Line, words: Callable[[str], list[str]], text: str
 ) -> None:
-    shown = await line(str(fleet.client.make_url(""))).run(*words(text), token=TOKENS["ann"])
+    shown = await line(str(fleet.client.make_url(""))).run(
+        *words(text), token=TOKENS["ann"]
+    )
     assert shown.code == ExitCode.DONE, shown
     assert shown.out or text.startswith("events")
 
 
-async def test_a_retry_and_an_earlier_template_reach_the_object(fleet: Fleet, line: Line) -> None:
+async def test_a_retry_and_an_earlier_template_reach_the_object(
+    fleet: Fleet, line: Line
+) -> None:
     commands = line(str(fleet.client.make_url("")))
     shown = await commands.run("retry", "md/mine", "-n", "a", token=TOKENS["ann"])
-    assert (shown.code, shown.out) == (ExitCode.DONE, "modeldeployment/mine retry requested\n")
+    assert (shown.code, shown.out) == (
+        ExitCode.DONE,
+        "modeldeployment/mine retry requested\n",
+    )
     assert [target.kind.short for target in fleet.plane.retried] == ["md"]
-    shown = await commands.run("rollout", "undo", "md/mine", "-n", "a", token=TOKENS["ann"])
-    assert (shown.code, shown.out) == (ExitCode.DONE, "modeldeployment/mine rolled back\n")
-    engines = fleet.plane.trees["ModelDeployment", "a", "mine"]["spec"]["template"]["spec"]["engines"]
+    shown = await commands.run(
+        "rollout", "undo", "md/mine", "-n", "a", token=TOKENS["ann"]
+    )
+    assert (shown.code, shown.out) == (
+        ExitCode.DONE,
+        "modeldeployment/mine rolled back\n",
+    )
+    engines = fleet.plane.trees["ModelDeployment", "a", "mine"]["spec"]["template"][
+        "spec"
+    ]["engines"]
     assert [engine["copies"] for engine in engines] == [2]
     assert set(fleet.plane.by) == {"ann"}
-    shown = await commands.run("rollout", "undo", "md/mine", "-n", "a", "--to-generation", "9", token=TOKENS["ann"])
-    assert (shown.code, shown.err.splitlines()[-1]) == (ExitCode.REFUSED, "next: generations with a stored template: 1")
+    shown = await commands.run(
+        "rollout",
+        "undo",
+        "md/mine",
+        "-n",
+        "a",
+        "--to-generation",
+        "9",
+        token=TOKENS["ann"],
+    )
+    assert (shown.code, shown.err.splitlines()[-1]) == (
+        ExitCode.REFUSED,
+        "next: generations with a stored template: 1",
+    )
     shown = await commands.run("retry", "md/none", "-n", "a", token=TOKENS["ann"])
     assert shown.code == ExitCode.NOT_FOUND
 
 
-async def test_stacks_of_clusters_are_shown_to_whoever_may_see_them(fleet: Fleet, line: Line) -> None:
+async def test_stacks_of_clusters_are_shown_to_whoever_may_see_them(
+    fleet: Fleet, line: Line
+) -> None:
     commands = line(str(fleet.client.make_url("")))
     shown = await commands.run("get", "ss", "-o", "name", token=TOKENS["root"])
-    assert (shown.code, shown.out) == (ExitCode.DONE, "servingstack/mine\nservingstack/other\n")
+    assert (shown.code, shown.out) == (
+        ExitCode.DONE,
+        "servingstack/mine\nservingstack/other\n",
+    )
     shown = await commands.run("describe", "ss/mine", token=TOKENS["root"])
-    assert (shown.code, shown.out.splitlines()[0].split()) == (ExitCode.DONE, ["Name:", "mine"])
-    assert (await commands.run("get", "ss/none", token=TOKENS["root"])).code == ExitCode.NOT_FOUND
-    assert (await commands.run("get", "ss", token=TOKENS["ann"])).code == ExitCode.REFUSED
+    assert (shown.code, shown.out.splitlines()[0].split()) == (
+        ExitCode.DONE,
+        ["Name:", "mine"],
+    )
+    assert (
+        await commands.run("get", "ss/none", token=TOKENS["root"])
+    ).code == ExitCode.NOT_FOUND
+    assert (
+        await commands.run("get", "ss", token=TOKENS["ann"])
+    ).code == ExitCode.REFUSED
 
 
-READS = ["get {short}", "get {short}/other", "describe {short}/other", "events {short}/other", "get {short} -A"]
+READS = [
+    "get {short}",
+    "get {short}/other",
+    "describe {short}/other",
+    "events {short}/other",
+    "get {short} -A",
+]
 WRITES = [
     "apply -f OTHER",
     "apply -f OTHER --dry-run",
@@ -137,11 +233,14 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("text", [*(row.format(short=info.short) for info in SERVED for row in READS), *WRITES])
-async def test_the_objects_of_another_tenant_are_neither_shown_nor_changed_nor_told_of(
+@pytest.mark.parametrize(
+    "text",
+    [*(row.format(short=info.short) for info in SERVED for row in READS), *WRITES],
+)
+async def test_the_objects_of_another_tenant_are_neither_shown_nor_changed_nor_revealed(
     line: Line, words: Callable[[str], list[str]], tmp_path: Path, text: str
 ) -> None:
-    """The same is shown whether they exist or not."""
+    """The answer is the same whether they exist or not."""
     shown = []
     scope = [] if "-A" in text else ["-n", "b"]
     for there in (True, False):
@@ -158,21 +257,31 @@ async def test_the_objects_of_another_tenant_are_neither_shown_nor_changed_nor_t
     assert shown[0][:2] == (ExitCode.REFUSED, "")
 
 
-async def test_of_all_kinds_those_are_shown_that_the_user_may_see(fleet: Fleet, line: Line) -> None:
-    shown = await line(str(fleet.client.make_url(""))).run("get", "md,ic", "-n", "a", "-o", "name", token=TOKENS["ann"])
+async def test_get_all_shows_the_kinds_that_the_user_may_see(
+    fleet: Fleet, line: Line
+) -> None:
+    shown = await line(str(fleet.client.make_url(""))).run(
+        "get", "md,ic", "-n", "a", "-o", "name", token=TOKENS["ann"]
+    )
     assert (shown.code, shown.out) == (ExitCode.DONE, "modeldeployment/mine\n")
     assert shown.err == "warning: you may not do this with inferenceclusters\n"
-    shown = await line(str(fleet.client.make_url(""))).run("get", "md", "-A", "-o", "name", token=TOKENS["root"])
+    shown = await line(str(fleet.client.make_url(""))).run(
+        "get", "md", "-A", "-o", "name", token=TOKENS["root"]
+    )
     assert shown.out.split() == ["modeldeployment/mine", "modeldeployment/other"]
 
 
-async def test_a_deletion_by_labels_does_not_leave_out_what_the_user_may_not_list(fleet: Fleet, line: Line) -> None:
-    shown = await line(str(fleet.client.make_url(""))).run("delete", "md,ic", "-l", "tier=gold", "-n", "a", token=TOKENS["ann"])
+async def test_a_deletion_by_labels_fails_if_the_user_may_not_list_a_kind(
+    fleet: Fleet, line: Line
+) -> None:
+    shown = await line(str(fleet.client.make_url(""))).run(
+        "delete", "md,ic", "-l", "tier=gold", "-n", "a", token=TOKENS["ann"]
+    )
     assert (shown.code, shown.out) == (ExitCode.REFUSED, "")
     assert fleet.plane.touched == []
 
 
-async def test_a_request_to_a_model_goes_to_the_gateway_of_the_front_and_not_to_that_of_this_machine(
+async def test_a_request_to_a_model_uses_the_gateway_of_the_front_not_the_local_one(
     line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tree = service()
@@ -181,8 +290,13 @@ async def test_a_request_to_a_model_goes_to_the_gateway_of_the_front_and_not_to_
         commands = line(front.url)
         (tmp_path / "home").mkdir()
         (tmp_path / "home" / "config.yaml").write_text("log: {level: info}\n")
-        monkeypatch.setattr("client.local.gateway.local_gateway_url", lambda _: "http://127.0.0.1:3")
+        monkeypatch.setattr(
+            "client.local.gateway.local_gateway_url", lambda _: "http://127.0.0.1:3"
+        )
         for words in (["chat", "chat", "hello"], ["curl", "chat", "/v1/models"]):
             shown = await commands.run(*words, "-n", "ml", token=TOKENS["ann"])
-            assert (shown.code, "http://127.0.0.1:2/ml/chat" in shown.err) == (ExitCode.UNREACHABLE, True), shown
+            assert (shown.code, "http://127.0.0.1:2/ml/chat" in shown.err) == (
+                ExitCode.UNREACHABLE,
+                True,
+            ), shown
     assert len(front.asked) == 2

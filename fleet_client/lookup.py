@@ -1,0 +1,58 @@
+"""The objects that the arguments and the label selector of a command refer to."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from api_types.resources.kinds import KindInfo
+from fleet_client.errors import CommandFailed, Forbidden, NotFound
+from fleet_client.objects import FleetObjects
+from fleet_client.refs.selectors import Selector
+from fleet_client.refs.targets import Target
+from fleet_client.refs.tree import labels
+from fleet_client.temporal.control_plane import ListedObject
+
+KindsAndNames = Sequence[tuple[KindInfo, str | None]]
+
+
+class LookupResult(NamedTuple):
+    """The objects, and the errors about others.
+
+    `missing` has an error for each named object that does not exist. `hidden` has one
+    for each kind that the user may not list, if they may list others.
+    """
+
+    objects: list[ListedObject]
+    missing: list[NotFound]
+    hidden: list[CommandFailed]
+
+
+async def find_objects(
+    objects: FleetObjects,
+    wanted: KindsAndNames,
+    namespace: str | None,
+    selector: Selector,
+) -> LookupResult:
+    """Return the named objects, and all objects of kinds without names.
+
+    `namespace` None means all namespaces. Raise `Forbidden` or `Unreachable`.
+    """
+    found = LookupResult([], [], [])
+    for kind, name in wanted:
+        if name is None:
+            try:
+                found.objects.extend(
+                    one
+                    for one in await objects.list(kind, namespace)
+                    if selector(labels(one.tree))
+                )
+            except Forbidden as failure:
+                found.hidden.append(failure)
+            continue
+        named = Target.of(kind, namespace, name)
+        try:
+            found.objects.append(ListedObject(named, await objects.describe(named)))
+        except NotFound as failure:
+            found.missing.append(failure)
+    if found.hidden and len(found.hidden) == len(wanted):
+        raise found.hidden[0]
+    return found

@@ -1,0 +1,93 @@
+"""The `-l` option: `app=chat,tier!=gold,region in (eu,us),gpu,!spot`, as in kubectl."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+
+from fleet_client.errors import Refused
+
+Labels = Mapping[str, str]
+Selector = Callable[[Labels], bool]
+
+_KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
+_SET = re.compile(rf"{_KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)\Z")
+_EQUAL = re.compile(rf"{_KEY}\s*(?P<sign>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)\Z")
+_PRESENT = re.compile(rf"(?P<bang>!?)\s*{_KEY}\Z")
+_FIELDS = ("metadata.name", "metadata.namespace")
+_LENGTH_MAX = 16 * 1024
+TERMS_MAX = 64
+"""The most terms of one selector.
+
+A server evaluates each term for each object, and for each change in a watch.
+"""
+
+
+def parse_selector(text: str | None) -> Selector:
+    """Compile a label selector to a predicate.
+
+    An empty selector selects everything. Raise `Refused` with the bad part.
+    """
+    if not text or not text.strip():
+        return lambda _: True
+    if len(text) > _LENGTH_MAX:
+        raise Refused(
+            f"the label selector is longer than {_LENGTH_MAX} characters",
+            next_step="select with fewer terms",
+        )
+    parts = list(_terms(text))
+    if len(parts) > TERMS_MAX:
+        raise Refused(
+            f"the label selector has more than {TERMS_MAX} terms",
+            next_step="select with fewer terms, such as key in (a,b)",
+        )
+    terms = [_term(part.strip()) for part in parts]
+    return lambda labels: all(term(labels) for term in terms)
+
+
+def parse_field_selector(text: str | None) -> Selector:
+    """Compile a field selector to a predicate over the fields of custom resources.
+
+    These are `metadata.name` and `metadata.namespace`, each compared with `=`, `==` or
+    `!=`. Raise `Refused` for anything else.
+    """
+    for part in (text or "").split(",") if text else ():
+        found = _EQUAL.match(part.strip())
+        if found is None or found["key"] not in _FIELDS:
+            raise Refused(
+                f"{part!r} is not a field selector",
+                next_step="write metadata.name=NAME or metadata.namespace!=NAME, for example",
+            )
+    return parse_selector(text)
+
+
+def _terms(text: str) -> Iterator[str]:
+    """Split a selector at the commas that are not between parentheses."""
+    start = depth = 0
+    for at, character in enumerate(text):
+        depth = max(0, depth + {"(": 1, ")": -1}.get(character, 0))
+        if character == "," and not depth:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]
+
+
+def _term(text: str) -> Selector:
+    if found := _SET.match(text):
+        key, values = (
+            found["key"],
+            {value.strip() for value in found["values"].split(",")},
+        )
+        if found["word"] == "in":
+            return lambda labels: labels.get(key) in values
+        return lambda labels: labels.get(key) not in values
+    if found := _EQUAL.match(text):
+        key, value = found["key"], found["value"]
+        if found["sign"] == "!=":
+            return lambda labels: labels.get(key) != value
+        return lambda labels: labels.get(key) == value
+    if found := _PRESENT.match(text):
+        key, wanted = found["key"], not found["bang"]
+        return lambda labels: (key in labels) is wanted
+    raise Refused(
+        f"{text!r} is not a label selector",
+        next_step="write key=value, key!=value, key in (a,b), key notin (a,b), key or !key",
+    )

@@ -1,0 +1,150 @@
+"""Verbs and flags of kubectl, through a front without Temporal."""
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from client.failures import ExitCode
+from tests.front.command_line import CommandLine, Shown
+from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
+from tests.workflows.environment.harness import a_deployment
+
+Run = Callable[..., Awaitable[Shown]]
+MINE = ("ModelDeployment", "a", "mine")
+
+
+@pytest_asyncio.fixture
+async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """A front with the objects of two tenants."""
+    async with a_fleet(tmp_path) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def run(fleet: Fleet, line: Callable[[str], CommandLine]) -> Run:
+    """Run a command as the administrator."""
+    commands = line(str(fleet.client.make_url("")))
+
+    async def running(*words: str) -> Shown:
+        return await commands.run(*words, token=TOKENS["root"])
+
+    return running
+
+
+async def test_get_prints_what_a_template_or_columns_select(run: Run) -> None:
+    template = "jsonpath={range .items[*]}{.metadata.name}{'\\n'}{end}"
+    shown = await run("get", "md", "-A", "-o", template)
+    assert shown.out.split() == ["mine", "other"]
+    shown = await run("get", "md/mine", "-n", "a", "-o", "jsonpath={.metadata.name}")
+    assert shown.out == "mine\n"
+    columns = "custom-columns=NAME:.metadata.name,NS:.metadata.namespace,X:.spec.none"
+    shown = await run("get", "md", "-A", "-o", columns)
+    assert [row.split() for row in shown.out.splitlines()] == [
+        ["NAME", "NS", "X"],
+        ["mine", "a", "<none>"],
+        ["other", "b", "<none>"],
+    ]
+
+
+async def test_get_sorts_selects_fields_and_leaves_titles_out(run: Run) -> None:
+    columns = ("-o", "custom-columns=NAME:.metadata.name", "--no-headers")
+    shown = await run("get", "md", "-A", *columns, "--sort-by", "{.metadata.namespace}")
+    assert shown.out.split() == ["mine", "other"]
+    shown = await run(
+        "get", "md", "-A", *columns, "--field-selector", "metadata.name!=mine"
+    )
+    assert shown.out.split() == ["other"]
+    shown = await run("get", "md", "-n", "a", "--no-headers")
+    assert shown.out.split()[0] == "mine"
+    shown = await run("get", "md", "-A", "--field-selector", "status.phase=Ready")
+    assert (shown.code, "metadata.name=NAME" in shown.err) == (ExitCode.REFUSED, True)
+
+
+@pytest.mark.parametrize("output", ["go-template={{.}}", "xml", "custom-columns=A"])
+async def test_an_unknown_output_is_refused_with_the_known_ones(
+    run: Run, output: str
+) -> None:
+    shown = await run("get", "md", "-o", output)
+    assert (shown.code, "next: " in shown.err) == (ExitCode.REFUSED, True)
+
+
+async def test_labels_and_annotations_are_set_replaced_and_removed(
+    run: Run, fleet: Fleet
+) -> None:
+    shown = await run("label", "md/mine", "-n", "a", "tier=gold", "old=1")
+    assert shown.out == "modeldeployment/mine labeled\n"
+    shown = await run("label", "md/mine", "-n", "a", "tier=silver")
+    assert (shown.code, "--overwrite" in shown.err) == (ExitCode.REFUSED, True)
+    await run("label", "md/mine", "-n", "a", "tier=silver", "old-", "--overwrite")
+    assert fleet.plane.trees[MINE]["metadata"]["labels"] == {"tier": "silver"}
+    await run("annotate", "md/mine", "-n", "a", "owner=ann")
+    assert fleet.plane.trees[MINE]["metadata"]["annotations"]["owner"] == "ann"
+    shown = await run("annotate", "md/mine", "-n", "a", "owner=ann")
+    assert shown.out == "modeldeployment/mine not changed\n"
+
+
+async def test_a_patch_changes_fields_and_is_checked_before_it_is_sent(
+    run: Run, fleet: Fleet
+) -> None:
+    shown = await run("patch", "md/mine", "-n", "a", "-p", '{"spec": {"replicas": 7}}')
+    assert (shown.code, fleet.plane.trees[MINE]["spec"]["replicas"]) == (0, 7)
+    for patch, why in (
+        ('{"spec": {"replicas": -1}}', "replicas"),
+        ('{"metadata": {"name": "other"}}', "metadata.name cannot be changed"),
+        ("[1]", "must hold a mapping"),
+    ):
+        shown = await run("patch", "md/mine", "-n", "a", "-p", patch)
+        assert (shown.code, why in shown.err) == (ExitCode.REFUSED, True), shown
+    assert fleet.plane.trees[MINE]["spec"]["replicas"] == 7
+
+
+async def test_diff_shows_changed_lines_and_its_exit_code_says_whether_there_are_any(
+    run: Run, tmp_path: Path, fleet: Fleet
+) -> None:
+    file = tmp_path / "mine.json"
+    replicas = fleet.plane.trees[MINE]["spec"]["replicas"]
+    changed = json.loads(json.dumps(fleet.plane.trees[MINE]))
+    del changed["status"]
+    file.write_text(json.dumps(changed))
+    shown = await run("diff", "-f", str(file))
+    assert shown.out == ""
+    assert shown.code == ExitCode.DONE
+    changed["spec"]["replicas"] = replicas + 1
+    file.write_text(json.dumps(changed))
+    shown = await run("diff", "-f", str(file))
+    assert shown.code == ExitCode.FAILED
+    assert f"-  replicas: {replicas}" in shown.out.splitlines()
+    assert f"+  replicas: {replicas + 1}" in shown.out.splitlines()
+    file.write_text(json.dumps(a_deployment("new", "a")))
+    shown = await run("diff", "-f", str(file))
+    assert "--- present/modeldeployment/new" in shown.out
+
+
+async def test_wait_ends_with_the_condition_or_says_what_is_missing(
+    run: Run, fleet: Fleet
+) -> None:
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": "Creating",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+        "observedGeneration": 1,
+    }
+    fleet.plane.trees[MINE]["status"] = {"conditions": [ready]}
+    for goal in ("create", "condition=Ready=False", "jsonpath={.metadata.name}=mine"):
+        shown = await run("wait", "md/mine", "-n", "a", f"--for={goal}", "--timeout=5s")
+        assert shown.out == "modeldeployment/mine condition met\n", (goal, shown)
+    shown = await run("wait", "md/none", "-n", "a", "--for=delete")
+    assert shown.out == "modeldeployment/none condition met\n"
+    shown = await run("wait", "md", "-n", "a", "--all", "--for=create")
+    assert shown.out == "modeldeployment/mine condition met\n"
+    shown = await run(
+        "wait", "md/none", "-n", "a", "--for=condition=Ready", "--timeout=0s"
+    )
+    assert (shown.code, "it does not exist" in shown.err) == (ExitCode.TIMED_OUT, True)
+    for words in (["md/mine", "--for=x"], ["md", "--for=create"]):
+        shown = await run("wait", *words)
+        assert (shown.code, "next: " in shown.err) == (ExitCode.REFUSED, True)
