@@ -1,6 +1,8 @@
-"""The HTTP front: the Kubernetes API of `modelplane.ai`, whose store is the workflows of the objects.
+"""The HTTP front: serves the Kubernetes API group `modelplane.ai`.
 
-`access/` says who asks and what they may do, `store/` keeps the present state of all objects for reading, `serving/` answers requests,
-`scaling/` those of autoscalers, and `commands/` those that only `modelplane` makes.
-Not here: what an object does (`workflows/`), or the command line (`client/`).
+The state of all objects comes from Temporal workflows. `access/` authenticates and
+authorizes users, `store/` keeps the current state of all objects in memory, `serving/`
+answers API requests, `scaling/` serves autoscalers, and `commands/` serves requests
+that only the `modelplane` CLI sends. The behaviour of objects belongs to `workflows/`,
+and the command line to `client/`.
 """

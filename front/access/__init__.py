@@ -1,1 +1,1 @@
-"""Who asks, and what they may do."""
+"""Authentication of users and authorization of their requests."""

@@ -1,4 +1,4 @@
-"""The access file: who may come in with which token, and what they may do there.
+"""The access file: users, their token hashes, and their rights.
 
     users:
     - name: alice
@@ -10,7 +10,8 @@
       resources: [modeldeployments, modelservices]
       verbs: [get, list, watch, create, update, patch, delete]
 
-It has no token, only hashes: whoever reads it cannot come in. It is read again when it changes; one that cannot be read changes nothing.
+The file contains hashes instead of tokens, so reading it grants no access. The front
+reloads it when it changes, and keeps the previous content if the new one is invalid.
 """
 
 import hashlib
@@ -22,26 +23,42 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from front.access.files import Section, Text, WatchedFile
+from front.access.files import FileSection, Text, WatchedFile
 
 ANY = "*"
 AUTHENTICATED = "system:authenticated"
 _TOKEN_MAX = 4096
 
-Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "*"]
+Verb = Literal[
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "*",
+]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
-class FileUser(Section):
-    """A user with tokens; several, so that one can be replaced."""
+class FileUser(FileSection):
+    """A user with one or more token hashes. A second hash allows replacing a token."""
 
     name: Text
     groups: tuple[Text, ...] = ()
-    token_sha256: Annotated[tuple[Sha256, ...], Field(min_length=1, alias="tokenSha256")]
+    token_sha256: Annotated[
+        tuple[Sha256, ...], Field(min_length=1, alias="tokenSha256")
+    ]
 
 
-class Rule(Section):
-    """What some users and groups may do. Without `namespaces` it is about the kinds that have none, such as InferenceCluster."""
+class Rule(FileSection):
+    """Rights of some users and groups.
+
+    `namespaces` grants access to namespaced kinds, `cluster_scoped` to kinds such as
+    InferenceCluster.
+    """
 
     users: tuple[Text, ...] = ()
     groups: tuple[Text, ...] = ()
@@ -51,8 +68,8 @@ class Rule(Section):
     verbs: Annotated[tuple[Verb, ...], Field(min_length=1)]
 
 
-class AccessFile(Section):
-    """All of it."""
+class AccessFile(FileSection):
+    """The content of the access file."""
 
     users: tuple[FileUser, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -60,10 +77,12 @@ class AccessFile(Section):
 
 @dataclass(frozen=True)
 class User:
-    """Who asks.
+    """An authenticated user.
 
-    `extra`, `uid`: what else an API server says of its user, which it needs to decide what this one may do. `is_of_api_server`: it is one
-    that has named this user. Others may have any name, as whoever signed their certificate likes, and are none of its users.
+    `extra` and `uid` come from an API server, which needs them for its reviews.
+    `is_of_api_server` is True if an API server has authenticated the user. A user from
+    another source may have the same name as a user of the API server, but the two are
+    different users: whoever signs a certificate chooses the name in it.
     """
 
     name: str
@@ -73,7 +92,7 @@ class User:
     is_of_api_server: bool = False
 
     def extra_by_key(self) -> dict[str, list[str]]:
-        """Give `extra` as reviews have it, with all values of each key."""
+        """Return `extra` in the form of a SubjectAccessReview: all values of each key."""
         found: dict[str, list[str]] = {}
         for key, value in self.extra:
             found.setdefault(key, []).append(value)
@@ -81,14 +100,16 @@ class User:
 
 
 ANYBODY = User("system:anonymous-admin")
-"""Whoever asks where there is no access file."""
+"""The user of every request if there is no access file."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What a user wants to do. `namespace` is empty for cluster-scoped kinds, and `*` for all namespaces at once.
+    """A request for which a user needs a right.
 
-    `resource`: the plural, with a subresource after a slash: `modeldeployments/scale`.
+    `namespace` is empty for cluster-scoped kinds and `*` for all namespaces at once.
+    `resource` is the plural, with a subresource after a slash:
+    `modeldeployments/scale`.
     """
 
     verb: str
@@ -99,10 +120,11 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Right:
-    """What one rule lets a user do in one namespace.
+class PolicyRule:
+    """The rights that one rule grants a user in one namespace.
 
-    `namespaced`: the kinds that are in namespaces; `cluster_scoped`: those that are in none. `resources` and `verbs` are as in the rule.
+    `namespaced` and `cluster_scoped` state for which scopes the right holds.
+    `resources` and `verbs` are copied from the rule.
     """
 
     resources: tuple[str, ...]
@@ -111,28 +133,33 @@ class Right:
     cluster_scoped: bool
 
     def has(self, resource: str, *, namespaced: bool) -> bool:
-        """Tell whether it is about a resource. `namespaced`: whether that is in namespaces."""
-        return (self.namespaced if namespaced else self.cluster_scoped) and _names(self.resources, resource)
+        """Return whether the right covers a resource of the given scope."""
+        return (self.namespaced if namespaced else self.cluster_scoped) and _names(
+            self.resources, resource
+        )
 
 
-EVERYTHING = Right((ANY,), (ANY,), namespaced=True, cluster_scoped=True)
-"""The right of everybody where there is no access file."""
+EVERYTHING = PolicyRule((ANY,), (ANY,), namespaced=True, cluster_scoped=True)
+"""The right of every user if there is no access file."""
 
 
 class AccessRules:
     """The access file as it was last read."""
 
     def __init__(self, file: Path) -> None:
-        """Read it. Raises `BadAccessFile`."""
+        """Read the file. Raises `BadAccessFile`."""
         self._file = WatchedFile(file, AccessFile)
         self._use(self._file.content)
 
     def _use(self, content: AccessFile) -> None:
         self._rules = content.rules
-        self._users = {digest: User(user.name, (*user.groups, AUTHENTICATED)) for user in content.users for digest in user.token_sha256}
+        self._users: dict[str, User] = {}
+        for each in content.users:
+            user = User(each.name, (*each.groups, AUTHENTICATED))
+            self._users |= dict.fromkeys(each.token_sha256, user)
 
     def refresh(self) -> str:
-        """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
+        """Reload the file if it has changed; return its error, or an empty string."""
         before = self._file.content
         problem = self._file.refresh()
         if self._file.content is not before:
@@ -140,30 +167,56 @@ class AccessRules:
         return problem
 
     def user_of(self, token: str) -> User | None:
-        """Give the user with a token."""
+        """Return the user whose file entry has the hash of this token."""
         if not token or len(token) > _TOKEN_MAX:
             return None
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).hexdigest()
-        # Compared in constant time, although a hash tells little.
-        return next((user for known, user in self._users.items() if hmac.compare_digest(known, digest)), None)
+        # The comparison takes constant time, although a hash reveals little.
+        for known, user in self._users.items():
+            if hmac.compare_digest(known, digest):
+                return user
+        return None
 
     def allows(self, user: User, attempt: Attempt) -> bool:
-        """Tell whether a user may do something."""
-        return any(_concerns(rule, user) and _permits(rule, attempt) for rule in self._rules)
+        return any(
+            _concerns(rule, user) and _permits(rule, attempt) for rule in self._rules
+        )
 
-    def rights(self, user: User, namespace: str) -> tuple[Right, ...]:
-        """Give what a user may do in a namespace, and with the kinds that have none, in the order of the rules."""
+    def rights(self, user: User, namespace: str) -> tuple[PolicyRule, ...]:
+        """Return the user's rights in a namespace and on cluster-scoped kinds.
+
+        They are in the order of the rules.
+        """
         mine = [rule for rule in self._rules if _concerns(rule, user)]
-        return tuple(Right(rule.resources, rule.verbs, _has(rule.namespaces, (namespace,)), rule.cluster_scoped) for rule in mine)
+        return tuple(
+            PolicyRule(
+                rule.resources,
+                rule.verbs,
+                _has(rule.namespaces, (namespace,)),
+                rule.cluster_scoped,
+            )
+            for rule in mine
+        )
 
 
 def _concerns(rule: Rule, user: User) -> bool:
-    return ANY in rule.users or user.name in rule.users or not set(user.groups).isdisjoint(rule.groups)
+    return (
+        ANY in rule.users
+        or user.name in rule.users
+        or not set(user.groups).isdisjoint(rule.groups)
+    )
 
 
 def _permits(rule: Rule, attempt: Attempt) -> bool:
-    scoped = _has(rule.namespaces, (attempt.namespace,)) if attempt.namespaced else rule.cluster_scoped
-    return scoped and _has(rule.verbs, (attempt.verb,)) and _names(rule.resources, attempt.resource)
+    if attempt.namespaced:
+        in_scope = _has(rule.namespaces, (attempt.namespace,))
+    else:
+        in_scope = rule.cluster_scoped
+    return (
+        in_scope
+        and _has(rule.verbs, (attempt.verb,))
+        and _names(rule.resources, attempt.resource)
+    )
 
 
 def _names(resources: Iterable[str], wanted: str) -> bool:

@@ -1,11 +1,13 @@
-"""Certificates of clients, which a handshake has verified, in the forms in which the servers of HTTP and of gRPC give them.
+"""Client certificates that a TLS handshake has verified.
 
-Their subjects are read as Kubernetes does: the user in the common name, the groups in the organizations.
+Subjects are read as Kubernetes reads them: the common name is the user, the
+organizations are the groups.
 """
 
 import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from cryptography import x509
@@ -21,29 +23,41 @@ _GROUPS_MAX = 64
 
 @dataclass(frozen=True)
 class Certificate:
-    """What is used of a certificate. `expires`: seconds since 1970."""
+    """The relevant fields of a certificate. `expires` is in seconds since 1970."""
 
     names: Sequence[str]
     groups: Sequence[str]
     expires: float
 
     def user(self) -> User | None:
-        """Give the user; None if there is not just one name of fair length, or the certificate has expired."""
-        # The handshake of a connection may be long ago.
+        """Return the user, or None.
+
+        None means that the certificate has expired, has more or fewer than one common
+        name, or has names that are empty or too long.
+        """
+        # The certificate may have expired while the connection was open.
         if self.expires <= utc_now().timestamp():
             return None
         texts = (*self.names, *self.groups)
-        if len(self.names) != 1 or len(self.groups) > _GROUPS_MAX or not all(0 < len(text) <= _NAME_MAX for text in texts):
+        if (
+            len(self.names) != 1
+            or len(self.groups) > _GROUPS_MAX
+            or not all(0 < len(text) <= _NAME_MAX for text in texts)
+        ):
             return None
         return User(self.names[0], (*self.groups, AUTHENTICATED))
 
 
 def of_connection(certificate: Mapping[str, Any] | None) -> Certificate | None:
-    """Read what `SSLSocket.getpeercert` gives; nothing, or None, of a client without a certificate. None if it cannot be read."""
+    """Read the result of `SSLSocket.getpeercert`.
+
+    Returns None without a certificate, and if its expiry date cannot be read.
+    """
     if not certificate:
         return None
-    subject = [attribute for part in certificate["subject"] for attribute in part]
-    names, groups = ([value for kind, value in subject if kind == wanted] for wanted in ("commonName", "organizationName"))
+    subject = list(chain.from_iterable(certificate["subject"]))
+    names = [value for kind, value in subject if kind == "commonName"]
+    groups = [value for kind, value in subject if kind == "organizationName"]
     try:
         expires = ssl.cert_time_to_seconds(certificate["notAfter"])
     except ValueError:
@@ -52,13 +66,14 @@ def of_connection(certificate: Mapping[str, Any] | None) -> Certificate | None:
 
 
 def of_pem(text: bytes) -> Certificate | None:
-    """Read a certificate in PEM; None if there is none."""
+    """Read a PEM certificate; return None if it cannot be read."""
     try:
         read = x509.load_pem_x509_certificate(text)
         subject = read.subject
     except (ValueError, UnsupportedAlgorithm):
         return None
     names, groups = (
-        [str(each.value) for each in subject.get_attributes_for_oid(wanted)] for wanted in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
+        [str(each.value) for each in subject.get_attributes_for_oid(wanted)]
+        for wanted in (NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME)
     )
     return Certificate(names, groups, read.not_valid_after_utc.timestamp())

@@ -1,6 +1,8 @@
-"""Files of users and keys: read in bounded size, checked in full, read again when they change.
+"""Files of users and keys that are reloaded when they change.
 
-What is wrong with one is said with its places and without its values, which may be secret. One that cannot be read changes nothing.
+Their size is limited and their content is fully validated. Error messages name the
+position of a problem but never the value, which may be a secret. The front keeps the
+previous content if a new file is invalid.
 """
 
 from pathlib import Path
@@ -17,30 +19,36 @@ _PROBLEMS_TOLD = 20
 Text = Annotated[str, StringConstraints(min_length=1, max_length=253)]
 
 
-class Section(BaseModel):
-    """A part of a file; a key that it does not have is refused."""
+class FileSection(BaseModel):
+    """A section of a file. Unknown keys are rejected."""
 
-    model_config = ConfigDict(alias_generator=to_camel, validate_by_name=False, validate_by_alias=True, extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        validate_by_name=False,
+        validate_by_alias=True,
+        extra="forbid",
+        frozen=True,
+    )
 
 
-ContentT = TypeVar("ContentT", bound=Section)
+ContentT = TypeVar("ContentT", bound=FileSection)
 
 
 class BadAccessFile(ValueError):
-    """The file cannot be used; the text says where it is wrong."""
+    """The file cannot be used. The message names the position of the problem."""
 
 
 class WatchedFile(Generic[ContentT]):
     """A file as it was last read."""
 
     def __init__(self, file: Path, model: type[ContentT]) -> None:
-        """Read it. Raises `BadAccessFile`."""
+        """Read the file. Raises `BadAccessFile`."""
         self._file, self._model = file, model
         self._stamp = _stamp(file)
         self.content = load(file, model)
 
     def refresh(self) -> str:
-        """Read the file again if it has changed; gives what is wrong with it, if it cannot be used."""
+        """Reload the file if it has changed; return its error, or an empty string."""
         stamp = _stamp(self._file)
         if stamp == self._stamp:
             return ""
@@ -53,23 +61,28 @@ class WatchedFile(Generic[ContentT]):
 
 
 def load(file: Path, model: type[ContentT]) -> ContentT:
-    """Read a file. Raises `BadAccessFile`."""
+    """Read and validate a file. Raises `BadAccessFile`."""
     try:
         text = file.expanduser().read_bytes()
     except OSError as error:
         raise BadAccessFile(f"{file}: {error.strerror}") from error
     if len(text) > _FILE_BYTES_MAX:
-        raise BadAccessFile(f"{file} has {len(text)} bytes; at most {_FILE_BYTES_MAX} are read")
+        raise BadAccessFile(
+            f"{file} has {len(text)} bytes; the limit is {_FILE_BYTES_MAX}"
+        )
     try:
         return model.model_validate(read_one(text.decode()) or {})
     except UnicodeDecodeError as error:
-        raise BadAccessFile(f"{file} is no text in UTF-8") from error
+        raise BadAccessFile(f"{file} is not UTF-8 text") from error
     except Unreadable as error:
-        # Without the text of the line, which may have a token.
-        raise BadAccessFile(f"{file} is not YAML: see line {error.line}") from None
+        # The text of the line may contain a token, so the message omits it.
+        raise BadAccessFile(f"{file} is not valid YAML at line {error.line}") from None
     except ValidationError as error:
-        # Not the values: a token may have been written in place of its hash.
-        places = [f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}" for each in error.errors()]
+        # Values are omitted: somebody may have written a token in place of its hash.
+        places = [
+            f"{'.'.join(map(str, each['loc'])) or 'the file'}: {each['msg']}"
+            for each in error.errors()
+        ]
         raise BadAccessFile(f"{file}: {'; '.join(places[:_PROBLEMS_TOLD])}") from error
 
 

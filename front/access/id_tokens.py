@@ -1,7 +1,8 @@
-"""Tokens of OpenID Connect: whose they are, read as a Kubernetes API server reads them with its flags `--oidc-*`.
+"""Verifies ID tokens as a Kubernetes API server with `--oidc-*` flags does.
 
-What a token says counts once its signature, its issuer, its audience and its time are right. The signature is looked at last: it takes most
-of the time, and anybody can send a token. Nothing of a token that is refused is told or recorded.
+A token is valid if its signature, issuer, audience and times are valid. The signature
+is checked last, because it takes the most time and anybody can send a token. The
+content of rejected tokens is neither logged nor returned.
 """
 
 import hashlib
@@ -18,15 +19,18 @@ from jwt.types import Options
 
 from front.access.access_file import AUTHENTICATED, User
 from front.access.issuer import Admit, Issuer, IssuerKey
-from front.access.request_header import Unusable
+from front.access.request_header import InvalidUserHeader
 
 TOKEN_MAX = 8192
 LEEWAY_SECONDS = 10
-"""How far the clocks of the issuer and of this machine may be apart."""
+"""The allowed difference between the clocks of the issuer and of this machine."""
 TRIED_MAX = 8
-"""With how many keys one token is tried."""
+"""The maximum number of keys that are tried for one token."""
 KEPT_MAX = 10_000
-"""Tokens of which it is known that they were good; beyond, those that were sent least recently are forgotten."""
+"""The number of valid tokens that are remembered.
+
+The least recently used are dropped.
+"""
 NO_PREFIX = "-"
 _NAME_MAX = 253
 _GROUPS_MAX = 256
@@ -36,10 +40,12 @@ _EMAIL, _VERIFIED = "email", "email_verified"
 
 @dataclass(frozen=True)
 class Claims:
-    """Where a token says who its bearer is, and what is put before that; the same as the flags of an API server.
+    """The claims that name the user and groups, and their prefixes.
 
-    An empty `user_prefix` is the issuer and `#`, but for the claim `email`; NO_PREFIX is none. Without `groups` there are no groups.
-    `required`: claims with the values that they must have, as texts.
+    The fields correspond to the flags of an API server. An empty `user_prefix` means
+    the issuer followed by `#`, except for the claim `email`. NO_PREFIX means no prefix.
+    Without `groups`, users have no groups. `required` lists claims and the values they
+    must have.
     """
 
     user: str = "sub"
@@ -50,50 +56,70 @@ class Claims:
 
 
 class IdTokens:
-    """The tokens of one issuer for one audience, signed by one of some algorithms, of which none uses a shared secret."""
+    """The tokens of one issuer for one audience. No algorithm uses a shared secret."""
 
-    def __init__(self, issuer: Issuer, audience: str, claims: Claims, algorithms: Sequence[str]) -> None:
-        """Take what makes a token good."""
-        self._issuer, self._audience, self._claims, self._algorithms = issuer, audience, claims, tuple(algorithms)
-        # By the hash of a token, the key that has signed it.
+    def __init__(
+        self, issuer: Issuer, audience: str, claims: Claims, algorithms: Sequence[str]
+    ) -> None:
+        self._issuer = issuer
+        self._audience = audience
+        self._claims = claims
+        self._algorithms = tuple(algorithms)
+        # The key that has signed each token, by the token's hash.
         self._signed: OrderedDict[bytes, IssuerKey] = OrderedDict()
 
     async def learn(self, token: str, admit: Admit = nullcontext) -> None:
-        """Read the issuer's keys if a token could be good, and no known key has signed it, or they are old.
+        """Load the issuer's keys if they are old or none of them has signed this token.
 
-        `admit` is entered where that takes time, and may raise.
+        No keys are loaded for a token that cannot be valid. The context `admit` is
+        entered while the caller waits, and may raise.
         """
         header = self._header(token)
         if header is None or not self._issuer.can_learn or self._said(token) is None:
             return
         name = _name(header)
-        # Its bearer is kept out by nobody who sends wrong tokens from the same address.
-        await self._issuer.learn(name, nullcontext if self._signer(_digest(token)) else admit)
-        # An issuer may give a new key the name of an old one, or none.
-        if not self._issuer.keys or not self._issuer.can_learn or self._signer(_digest(token)):
+        # The limits on an address do not apply to a token that was valid before.
+        # Otherwise others could block its bearer with invalid tokens from the same
+        # address.
+        await self._issuer.learn(
+            name, nullcontext if self._signer(_digest(token)) else admit
+        )
+        # An issuer may reuse the name of an old key for a new one, or name no key.
+        if (
+            not self._issuer.keys
+            or not self._issuer.can_learn
+            or self._signer(_digest(token))
+        ):
             return
         if self._verified(token, header, admit) is None:
             await self._issuer.learn(name, admit, is_wrong=True)
 
     def user_of(self, token: str, admit: Admit = nullcontext) -> User | None:
-        """Give the bearer of a token; None if it is not good. Raises `Unusable` while no key of the issuer is known.
+        """Return the bearer of a token, or None if the token is invalid.
 
-        `admit` is entered to look at the signature of a token that has not been good before, and may raise.
+        `admit` is entered for the signature check of a token that was not valid before,
+        and may raise. Raises `InvalidUserHeader` while no key of the issuer is known.
         """
         header = self._header(token)
         if header is None or self._said(token) is None:
             return None
         if not self._issuer.keys:
-            raise Unusable("the keys of the issuer of tokens cannot be read at this moment")
+            raise InvalidUserHeader(
+                "the keys of the token issuer cannot be loaded; try again later"
+            )
         said = self._verified(token, header, admit)
         return None if said is None else self._user(said)
 
     def close(self) -> None:
-        """Read no more keys."""
+        """Stop loading keys."""
         self._issuer.close()
 
     def _header(self, token: str) -> Mapping[str, Any] | None:
-        if len(token) > TOKEN_MAX or token.count(".") != _PARTS - 1 or not token.isascii():
+        if (
+            len(token) > TOKEN_MAX
+            or token.count(".") != _PARTS - 1
+            or not token.isascii()
+        ):
             return None
         try:
             header: Mapping[str, Any] = jwt.get_unverified_header(token)
@@ -101,12 +127,28 @@ class IdTokens:
             return None
         return header if header.get("alg") in self._algorithms else None
 
-    def _said(self, token: str, key: IssuerKey | None = None, algorithm: str = "") -> Mapping[str, Any] | None:
-        """Read what a token says, if that makes it good; without a key, anybody may have written it."""
-        # Issuer and audience must be there to be what they have to be.
-        options: Options = {"require": ["exp"], "verify_sub": False, "verify_jti": False}
+    def _said(
+        self, token: str, key: IssuerKey | None = None, algorithm: str = ""
+    ) -> Mapping[str, Any] | None:
+        """Return the claims if they are valid, else None.
+
+        Without a key, the signature is not checked: anybody may have written the
+        claims.
+        """
+        # PyJWT requires the issuer and audience claims when it verifies their values.
+        options: Options = {
+            "require": ["exp"],
+            "verify_sub": False,
+            "verify_jti": False,
+        }
         if key is None:
-            checks: Options = {"verify_signature": False, "verify_exp": True, "verify_nbf": True, "verify_aud": True, "verify_iss": True}
+            checks: Options = {
+                "verify_signature": False,
+                "verify_exp": True,
+                "verify_nbf": True,
+                "verify_aud": True,
+                "verify_iss": True,
+            }
             options = {**options, **checks}
         try:
             said: Mapping[str, Any] = jwt.decode(
@@ -120,12 +162,16 @@ class IdTokens:
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError):
             return None
-        return said if all(said.get(claim) == value for claim, value in self._claims.required) else None
+        required = self._claims.required
+        has_required = all(said.get(claim) == value for claim, value in required)
+        return said if has_required else None
 
-    def _verified(self, token: str, header: Mapping[str, Any], admit: Admit) -> Mapping[str, Any] | None:
+    def _verified(
+        self, token: str, header: Mapping[str, Any], admit: Admit
+    ) -> Mapping[str, Any] | None:
         digest, algorithm = _digest(token), header["alg"]
         if known := self._signer(digest):
-            # As above nobody else keeps its bearer out.
+            # Known tokens need no admission, for the reason given in `learn`.
             self._signed.move_to_end(digest)
             return self._said(token, known, algorithm)
         with admit():
@@ -138,28 +184,43 @@ class IdTokens:
         return None
 
     def _signer(self, digest: bytes) -> IssuerKey | None:
-        """Give the key that has signed a token, if it is known, and is the issuer's still."""
+        """Return the key that has signed a token, if the issuer still has that key."""
         key = self._signed.get(digest)
         return key if key in self._issuer.keys else None
 
     def _keys_for(self, header: Mapping[str, Any]) -> Iterator[IssuerKey]:
         name = _name(header)
-        return (key for key in self._issuer.keys if (not name or key.name == name) and _is_for(key, header["alg"]))
+        return (
+            key
+            for key in self._issuer.keys
+            if (not name or key.name == name) and _is_for(key, header["alg"])
+        )
 
     def _user(self, said: Mapping[str, Any]) -> User | None:
         wanted = self._claims
-        name, groups = said.get(wanted.user), (said.get(wanted.groups) if wanted.groups else None)
-        # As at an API server null is no group.
-        groups = [] if groups is None else [groups] if isinstance(groups, str) else groups
+        name = said.get(wanted.user)
+        groups = said.get(wanted.groups) if wanted.groups else None
+        # As in an API server, null means no groups.
+        if groups is None:
+            groups = []
+        elif isinstance(groups, str):
+            groups = [groups]
         if wanted.user == _EMAIL and said.get(_VERIFIED, True) is not True:
             return None
-        if not isinstance(name, str) or not name or not isinstance(groups, list) or not all(isinstance(each, str) for each in groups):
+        if (
+            not isinstance(name, str)
+            or not name
+            or not isinstance(groups, list)
+            or not all(isinstance(each, str) for each in groups)
+        ):
             return None
-        prefix = wanted.user_prefix or ("" if wanted.user == _EMAIL else f"{self._issuer.url}#")
+        prefix = wanted.user_prefix or (
+            "" if wanted.user == _EMAIL else f"{self._issuer.url}#"
+        )
         named = name if prefix == NO_PREFIX else prefix + name
         if len(groups) > _GROUPS_MAX or not _is_usable(named):
             return None
-        # A group that no rule can name gives no right, and takes none either.
+        # No rule can name an unusable group, so dropping it changes no right.
         of_groups = (wanted.groups_prefix + each for each in groups if each)
         of_groups = (each for each in of_groups if _is_usable(each))
         return User(named, (*dict.fromkeys(of_groups), AUTHENTICATED))
@@ -167,7 +228,9 @@ class IdTokens:
 
 def _is_for(key: IssuerKey, algorithm: str) -> bool:
     is_rsa = algorithm.startswith(("RS", "PS"))
-    return key.algorithm in ("", algorithm) and isinstance(key.key, RSAPublicKey) is is_rsa
+    return (
+        key.algorithm in ("", algorithm) and isinstance(key.key, RSAPublicKey) is is_rsa
+    )
 
 
 def _name(header: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
-"""How much one user may ask for, so that no one keeps the front from answering others.
+"""Limits the requests of each user, so that one user cannot starve the others.
 
-Requests are counted by a token bucket, those that are being answered and watches by themselves. Of callers who are not known the address
-is limited, and it limits no user: many come from behind one address.
+A token bucket limits the rate of requests. Concurrent requests and watches have
+separate limits. Unauthenticated callers are limited by address. Those limits do not
+affect authenticated users, because many users may share an address.
 """
 
 import ipaddress
@@ -13,19 +14,28 @@ from dataclasses import dataclass
 from math import ceil
 
 KEPT_MAX = 10_000
-"""Users, or addresses, whose last requests are remembered; beyond, those who asked least recently are forgotten."""
+"""The number of users or addresses that are remembered.
+
+The least recently seen ones are dropped.
+"""
 CHECKED_MAX = 1000
-"""Requests, of all addresses, for which the keys of an issuer of tokens are waited for."""
+"""The maximum number of requests that may wait for the keys of a token issuer.
+
+The limit covers all addresses together.
+"""
 _BUSY_SECONDS = 1
 _NETWORK_BITS = 64
-_NOT_KNOWN = "too many requests from this address without a valid token or certificate; ask again later"
+_NOT_KNOWN = (
+    "too many requests from this address without a valid token or certificate; "
+    "try again later"
+)
 
 
 @dataclass(frozen=True)
 class Allowance:
-    """What one user may do: requests per second in the long run, at once after a pause, being answered, and watches.
+    """The limits of one user: sustained rate, burst, concurrent requests, and watches.
 
-    `per_second` and `burst` hold for each address too, of callers who are not known.
+    `per_second` and `burst` also apply to each address of unauthenticated callers.
     """
 
     per_second: float
@@ -35,7 +45,10 @@ class Allowance:
 
 
 class TooMany(Exception):
-    """A limit is reached; `seconds`: after how many whole seconds it is worth to ask again, at least 1."""
+    """A limit is reached.
+
+    `seconds` is the whole number of seconds to wait, at least 1.
+    """
 
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
@@ -43,16 +56,20 @@ class TooMany(Exception):
 
 
 class Buckets:
-    """A token bucket for each name: `burst` tokens, of which `per_second` come back."""
+    """Token buckets by name, each with `burst` tokens, refilled at `per_second`."""
 
     def __init__(self, allowance: Allowance, now: Callable[[], float]) -> None:
-        """`now` gives seconds that never go back."""
+        """`now` returns monotonic seconds."""
         self._allowance, self._now = allowance, now
-        # The tokens that were left at a time, the last used at the end.
+        # The remaining tokens and when they were counted. The most recently used bucket
+        # is last.
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def missing(self, name: str) -> float:
-        """Give 0 if there is a token, or in how many seconds there is one; takes none."""
+        """Return the seconds until a token is available, without taking one.
+
+        Return 0 if a token is available.
+        """
         return max(0.0, 1.0 - self._held(name)) / self._allowance.per_second
 
     def _held(self, name: str) -> float:
@@ -61,7 +78,7 @@ class Buckets:
         return min(burst, left + (now - since) * self._allowance.per_second)
 
     def take(self, name: str) -> float:
-        """Take a token; gives 0, or in how many seconds there is one."""
+        """Take a token and return 0, or return the seconds until one is available."""
         now, rate, left = self._now(), self._allowance.per_second, self._held(name)
         missing = max(0.0, 1.0 - left)
         self._left[name] = (left if missing else left - 1.0, now)
@@ -72,17 +89,20 @@ class Buckets:
 
 
 class Limits:
-    """The limits of all users, and of addresses: of callers who are not known, and of those for the page.
+    """Limits of users, of unauthenticated callers' addresses, and of page requests.
 
-    None for an allowance: there are none, which is for tests alone.
+    An allowance of None disables all limits. Only tests use that.
     """
 
-    def __init__(self, allowance: Allowance | None, now: Callable[[], float] = time.monotonic) -> None:
-        """`now` gives seconds that never go back."""
+    def __init__(
+        self, allowance: Allowance | None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`now` returns monotonic seconds."""
         self._allowance = allowance
         self._users = Buckets(allowance, now) if allowance else None
         self._addresses = Buckets(allowance, now) if allowance else None
-        # The page is for everybody: behind an address that many share, it is not kept from them by one who sends wrong tokens.
+        # The page needs no authentication. Its buckets are separate, so that invalid
+        # tokens from a shared address do not block the page for others there.
         self._pages = Buckets(allowance, now) if allowance else None
         self._requests: Counter[str] = Counter()
         self._watches: Counter[str] = Counter()
@@ -91,35 +111,53 @@ class Limits:
     def user_asks(self, name: str) -> None:
         """Count a request of a user. Raises `TooMany`."""
         if self._users and (seconds := self._users.take(name)):
-            raise TooMany(f'too many requests of the user "{name}"; ask again later', seconds)
+            raise TooMany(
+                f'too many requests of the user "{name}"; try again later', seconds
+            )
 
     def address_asks(self, address: str) -> None:
-        """Count a request of a caller who is not known. Raises `TooMany`."""
+        """Count a request of an unauthenticated caller. Raises `TooMany`."""
         if self._addresses and (seconds := self._addresses.take(_network(address))):
             raise TooMany(_NOT_KNOWN, seconds)
 
     @contextmanager
     def checking(self, address: str) -> Iterator[None]:
-        """Look at a token that anybody may have written, as long as its address has not sent too many wrong ones. Raises `TooMany`.
+        """Admit the check of a token whose author is unknown.
 
-        Of one address as many are looked at, or wait, at once as requests of one user.
+        An address is rejected after too many invalid tokens. It may have as many checks
+        at once as a user may have requests. Raises `TooMany`.
         """
         network = _network(address)
         if self._addresses and (seconds := self._addresses.missing(network)):
             raise TooMany(_NOT_KNOWN, seconds)
-        if self._allowance and (self._checked[network] >= self._allowance.requests or self._checked.total() >= CHECKED_MAX):
-            raise TooMany("too many tokens are waiting to be checked; ask again later", _BUSY_SECONDS)
+        if self._allowance and (
+            self._checked[network] >= self._allowance.requests
+            or self._checked.total() >= CHECKED_MAX
+        ):
+            raise TooMany(
+                "too many tokens are waiting to be checked; try again later",
+                _BUSY_SECONDS,
+            )
         with _counted(self._checked, network):
             yield
 
     def page_asks(self, address: str) -> None:
-        """Count a request for a file of the page, which needs no token. Raises `TooMany`."""
+        """Count a request for a file of the page, which needs no token.
+
+        Raises `TooMany`.
+        """
         if self._pages and (seconds := self._pages.take(_network(address))):
-            raise TooMany("too many requests from this address for the page; ask again later", seconds)
+            raise TooMany(
+                "too many requests from this address for the page; try again later",
+                seconds,
+            )
 
     @contextmanager
     def unknown(self, address: str) -> Iterator[None]:
-        """Find out who asks: what fails before that is counted as a request from its address. Raises `TooMany`."""
+        """Authenticate a caller.
+
+        A failure counts as a request from the caller's address. Raises `TooMany`.
+        """
         try:
             yield
         except Exception:
@@ -128,24 +166,36 @@ class Limits:
 
     @contextmanager
     def admitted(self, name: str, *, watch: bool) -> Iterator[None]:
-        """Count a request of a user, and for as long as it is being answered. Raises `TooMany`."""
+        """Count a request of a user, and occupy a slot while it is answered.
+
+        Raises `TooMany`.
+        """
         self.user_asks(name)
         with self.answering(name, watch=watch):
             yield
 
     @contextmanager
     def answering(self, name: str, *, watch: bool) -> Iterator[None]:
-        """Count a request for as long as it is being answered. Raises `TooMany`."""
-        counted, what = (self._watches, "watches") if watch else (self._requests, "requests at once")
-        most = (self._allowance.watches if watch else self._allowance.requests) if self._allowance else None
-        if most is not None and counted[name] >= most:
-            raise TooMany(f'the user "{name}" has {most} {what}, which is the most; end some, or ask again later', _BUSY_SECONDS)
+        """Occupy a slot for a request while it is answered. Raises `TooMany`."""
+        counted = self._watches if watch else self._requests
+        if self._allowance:
+            limit = self._allowance.watches if watch else self._allowance.requests
+            if counted[name] >= limit:
+                kind = "watches" if watch else "concurrent requests"
+                raise TooMany(
+                    f'the user "{name}" has reached the limit of {limit} {kind}; '
+                    "end some, or try again later",
+                    _BUSY_SECONDS,
+                )
         with _counted(counted, name):
             yield
 
     @contextmanager
     def sending(self, name: str) -> Iterator[None]:
-        """Count an answer for as long as it is being sent, as a request that is being answered; what is done already is not refused."""
+        """Count an answer as a concurrent request while it is sent.
+
+        It is never rejected, because the request has already been carried out.
+        """
         with _counted(self._requests, name):
             yield
 
@@ -162,9 +212,14 @@ def _counted(counts: Counter[str], name: str) -> Iterator[None]:
 
 
 def _network(address: str) -> str:
-    """Give what one caller has of the addresses: of IPv6 a whole network."""
+    """Return the part of an address that identifies a caller.
+
+    For IPv6 it is the /64 network.
+    """
     try:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
-    return str(ipaddress.ip_network((found, _NETWORK_BITS), strict=False)) if found.version == 6 else address  # noqa: PLR2004 - IPv6
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    return str(ipaddress.ip_network((found, _NETWORK_BITS), strict=False))

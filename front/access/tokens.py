@@ -1,4 +1,4 @@
-"""Where the token of a request is."""
+"""Extracts the token from the headers of a request."""
 
 import base64
 from collections.abc import Callable, Sequence
@@ -8,11 +8,14 @@ API_KEY = "X-Api-Key"
 _BASIC_MAX = 8192
 
 Token = Callable[[Sequence[str], Sequence[str]], str | None]
-"""Reads the token of a request from its Authorization headers and its API keys; None without any, empty if there is not just one."""
+"""Returns the token from the Authorization headers and API keys.
+
+It returns None without a token, and an empty string for ambiguous headers.
+"""
 
 
 def bearer_token(authorization: Sequence[str], api_keys: Sequence[str]) -> str | None:
-    """Read a bearer token, as clients of Kubernetes send it."""
+    """Return a bearer token, which Kubernetes clients send."""
     del api_keys
     if not authorization:
         return None
@@ -21,14 +24,19 @@ def bearer_token(authorization: Sequence[str], api_keys: Sequence[str]) -> str |
 
 
 def any_token(authorization: Sequence[str], api_keys: Sequence[str]) -> str | None:
-    """Read a bearer token, the password of basic authentication, or an API key: what programs that scale can send."""
+    """Return a bearer token, a basic authentication password, or an API key.
+
+    Autoscalers send one of these three.
+    """
     if api_keys:
         return api_keys[0].strip() if len(api_keys) == 1 and not authorization else ""
     scheme, value = _only(authorization)
     if scheme != "basic":
         return bearer_token(authorization, ())
     try:
-        _, _, password = base64.b64decode(value[:_BASIC_MAX], validate=True).decode().partition(":")
+        _, _, password = (
+            base64.b64decode(value[:_BASIC_MAX], validate=True).decode().partition(":")
+        )
     except ValueError:
         return ""
     return password

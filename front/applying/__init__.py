@@ -1,4 +1,5 @@
-"""Server-side apply: which manager owns which fields of an object, and what its next write makes of both.
+"""Server-side apply: merges a manager's write and computes the owners of fields.
 
-Pure functions over trees of JSON: nothing here knows requests, workflows or the time. Where owners are kept is in `annotation`.
+All functions are pure and work on JSON trees. They know nothing of requests, workflows
+or time. `annotation` stores the owners.
 """

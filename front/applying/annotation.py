@@ -1,7 +1,9 @@
-"""Where it is kept who owns what: a workflow stores no `managedFields`, so an annotation has them as JSON, which nobody sees.
+"""Stores field owners as JSON in an annotation that users do not see.
 
-A count of replicas may be set without a manager: by an autoscaler, or by a command that knows nothing of managers. So the count is kept
-too, and another one belongs to whoever scaled last. So does the same one if it was set later: it may have been another between.
+Workflows do not store `managedFields`. An autoscaler or the CLI may set the replica
+count without a field manager. So the annotation also stores the count. If the object's
+count differs, the count belongs to the client that scaled last. The same holds for an
+equal count that was set later, because it may have been different in between.
 """
 
 import json
@@ -10,57 +12,73 @@ from typing import Any
 
 from api_types import labels
 from front.applying.fields import Json, Path, of_field
-from front.applying.owners import NAME_MAX, UPDATE, Owner, Owners
+from front.applying.owners import NAME_MAX, UPDATE, FieldManager, Owners
 
 KEY = labels.MANAGED_FIELDS
 TEXT_BYTES_MAX = 16 * 1024
 REPLICAS: Path = (of_field("spec"), of_field("replicas"))
 WITH_WRITE = "write-"
-"""How the id of a request begins that sets the count for a write: it belongs to who wrote."""
+"""The prefix of request ids that set the count for a write.
+
+The count then belongs to the writer.
+"""
 _SCALE = "scale"
 _BY_APPLY = ("", "apply")
 _UNKNOWN = "unknown"
 
 
 class TooMuch(ValueError):
-    """There is more to keep than an object has room for."""
+    """The owners exceed the space for them in an object."""
 
 
 def kept(manifest: Json, owners: Owners) -> Json:
-    """Give a manifest with the annotation, or without one if nobody owns anything. Raises TooMuch."""
-    metadata = manifest["metadata"]
-    annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != KEY}
+    """Return a manifest with the annotation, or without it if there are no owners.
+
+    Raises TooMuch.
+    """
+    metadata = dict(manifest["metadata"])
+    annotations = dict(metadata.pop("annotations", None) or {})
+    annotations.pop(KEY, None)
     if owners:
-        replicas = manifest["spec"].get("replicas")
-        held = {"managers": owners.entries()} | ({} if replicas is None else {"replicas": replicas})
+        held: Json = {"managers": owners.entries()}
+        if manifest["spec"].get("replicas") is not None:
+            held["replicas"] = manifest["spec"]["replicas"]
         annotations[KEY] = check_size(held)
-    rest = {key: value for key, value in metadata.items() if key != "annotations"}
-    return {**manifest, "metadata": rest | ({"annotations": annotations} if annotations else {})}
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**manifest, "metadata": metadata}
 
 
 def check_size(held: Any) -> str:
-    """Write as JSON what is to be kept. Raises TooMuch."""
+    """Encode the content of the annotation. Raises TooMuch."""
     text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
     size = len(text.encode(errors="surrogatepass"))
     if size > TEXT_BYTES_MAX:
-        raise TooMuch(f"who owns which fields takes {size} bytes; at most {TEXT_BYTES_MAX} are kept")
+        raise TooMuch(
+            f"the owners of fields take {size} bytes; the limit is {TEXT_BYTES_MAX}"
+        )
     return text
 
 
 def revealed(tree: Json) -> Json:
-    """Give an object as users see it: with `managedFields` in the place of the annotation."""
-    metadata = tree.get("metadata") or {}
+    """Return an object as users see it, with `managedFields`."""
+    metadata = dict(tree.get("metadata") or {})
     annotations = dict(metadata.get("annotations") or {})
     if KEY not in annotations:
         return tree
     text = annotations.pop(KEY)
-    rest = {key: value for key, value in metadata.items() if key != "annotations"} | ({"annotations": annotations} if annotations else {})
-    owners = _read(text, tree.get("spec") or {}, (tree.get("status") or {}).get("lastScale") or {})
-    return {**tree, "metadata": rest | ({"managedFields": owners.entries()} if owners else {})}
+    del metadata["annotations"]
+    if annotations:
+        metadata["annotations"] = annotations
+    last_scale = (tree.get("status") or {}).get("lastScale") or {}
+    owners = _read(text, tree.get("spec") or {}, last_scale)
+    if owners:
+        metadata["managedFields"] = owners.entries()
+    return {**tree, "metadata": metadata}
 
 
 def _read(text: str, spec: Mapping[str, Any], last_scale: Mapping[str, Any]) -> Owners:
-    """Read the annotation; without owners if another writer made it."""
+    """Decode the annotation; return no owners if another writer created it."""
     if len(text) > TEXT_BYTES_MAX:
         return Owners()
     try:
@@ -73,18 +91,28 @@ def _read(text: str, spec: Mapping[str, Any], last_scale: Mapping[str, Any]) -> 
         return owners
     if replicas == held["replicas"] and not _was_scaled(owners, replicas, last_scale):
         return owners
-    by = str(last_scale.get("by") or "") if last_scale.get("replicas") == replicas else ""
+    by = ""
+    if last_scale.get("replicas") == replicas:
+        by = str(last_scale.get("by") or "")
     name = "".join(filter(str.isprintable, by))[:NAME_MAX] or _UNKNOWN
-    scaler = Owner(name, UPDATE, next(iter(owners.fields)).api_version, _SCALE)
+    scaler = FieldManager(name, UPDATE, next(iter(owners.fields)).api_version, _SCALE)
     fields = {owner: own - {REPLICAS} for owner, own in owners.fields.items()}
-    return owners.written({**fields, scaler: frozenset({REPLICAS})}, scaler, str(last_scale.get("at") or ""))
+    return owners.written(
+        {**fields, scaler: frozenset({REPLICAS})},
+        scaler,
+        str(last_scale.get("at") or ""),
+    )
 
 
 def _was_scaled(owners: Owners, replicas: Any, last_scale: Mapping[str, Any]) -> bool:
-    """Whether a count, which is as it was written, was set again after its owners wrote it."""
+    """Return whether an unchanged count was set again after its owners wrote it."""
     if last_scale.get("replicas") != replicas or last_scale.get("by", "") in _BY_APPLY:
         return False
     if str(last_scale.get("requestId") or "").startswith(WITH_WRITE):
         return False
-    times = [owners.times.get(owner, "") for owner, own in owners.fields.items() if REPLICAS in own]
+    times = [
+        owners.times.get(owner, "")
+        for owner, own in owners.fields.items()
+        if REPLICAS in own
+    ]
     return bool(times) and all(times) and str(last_scale.get("at") or "") > max(times)

@@ -1,6 +1,8 @@
-"""What `kubectl apply` without `--server-side` left on an object, for users who change to server-side apply.
+"""Supports the migration from client-side to server-side apply with kubectl.
 
-It keeps what it sent in an annotation. Where an object still is as that says, `kubectl apply --server-side` meets no conflict with itself.
+`kubectl apply` without `--server-side` keeps the applied manifest in an annotation. As
+long as a field has the value in that annotation, `kubectl apply --server-side` does not
+conflict with it.
 """
 
 import json
@@ -13,26 +15,35 @@ from front.applying.shapes import Shape
 from front.applying.trees import compared, fields_of
 
 MANAGER = "kubectl"
-"""The manager of `kubectl apply --server-side`, unless its user names another."""
+"""The default manager of `kubectl apply --server-side`."""
 FORMER_MANAGER = "kubectl-client-side-apply"
-"""The manager of `kubectl apply` without that."""
-ANNOTATION = (of_field("metadata"), of_field("annotations"), of_field(labels.LAST_APPLIED))
-"""The field by which kubectl finds the manager that it takes over from."""
+"""The manager of client-side `kubectl apply`."""
+ANNOTATION = (
+    of_field("metadata"),
+    of_field("annotations"),
+    of_field(labels.LAST_APPLIED),
+)
+"""kubectl takes over the fields of the manager that owns this field."""
 
 
 def last_applied_of(tree: Json) -> str:
-    """Give what was applied last, as kubectl keeps it; empty if nothing was."""
+    """Return the last-applied annotation of kubectl; empty if there is none."""
     return str((tree["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, ""))
 
 
-def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json | None]) -> FieldSet:
-    """Give the fields that are as they were applied last; none if nothing was, or not by kubectl.
+def unchanged(
+    shape: Shape, live: Json, stored: Callable[[Json], Json | None]
+) -> FieldSet:
+    """Return the fields that still have the value which kubectl applied last.
 
-    `stored`: gives an object as it would be stored; None for what never can have been applied, which nothing else here reads.
+    `stored` returns an object in its stored form, or None if it cannot have been
+    applied. The result is empty without a usable annotation.
     """
     try:
         sent = json.loads(last_applied_of(live))
-        config = without_nulls({key: sent[key] for key in ("metadata", "spec") if isinstance(sent.get(key), dict)})
+        parts = {key: sent.get(key) for key in ("metadata", "spec")}
+        objects = {key: part for key, part in parts.items() if isinstance(part, dict)}
+        config = without_nulls(objects)
     except (ValueError, AttributeError, RecursionError):
         return frozenset()
     drop_server_fields(config)
@@ -44,9 +55,14 @@ def unchanged(shape: Shape, live: Json, stored: Callable[[Json], Json | None]) -
 
 
 def rewritten(result: Json, config: Json) -> Json:
-    """Give an object with the annotation of what is applied now, if it has one, for users who go back to the other way."""
+    """Update the last-applied annotation, for users who return to client-side apply.
+
+    Objects without the annotation are unchanged.
+    """
     annotations = result["metadata"].get("annotations") or {}
     if labels.LAST_APPLIED not in annotations:
         return result
-    text = json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
-    return {**result, "metadata": {**result["metadata"], "annotations": {**annotations, labels.LAST_APPLIED: text}}}
+    text = json.dumps(config, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+    rewritten_annotations = {**annotations, labels.LAST_APPLIED: f"{text}\n"}
+    metadata = {**result["metadata"], "annotations": rewritten_annotations}
+    return {**result, "metadata": metadata}

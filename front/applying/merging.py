@@ -1,58 +1,69 @@
-"""A write of one manager: what the object is then, and who owns its fields.
+"""Merges one manager's write into an object, and computes the new field owners.
 
-By an apply a manager owns what its configuration says. What it said before and says no more is removed, unless another owns it too. A field
-that another owns and that would change is a conflict. By any other write a manager owns what it changed.
+With an apply, a manager owns the fields in its configuration. Fields of its previous
+configuration that are missing now are removed, unless another manager owns them too.
+Changing a field that another manager owns is a conflict. With any other write, a
+manager owns the fields that it changed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from front.applying.fields import FieldSet, Json, Path, text_of
-from front.applying.owners import Owner
+from front.applying.owners import FieldManager
 from front.applying.shapes import Shape
 from front.applying.trees import compared, fields_of, merged, with_parents, without
 
-Fields = Mapping[Owner, FieldSet]
-# Part of every object, and of none in particular.
+Fields = Mapping[FieldManager, FieldSet]
+# Every object has these fields, so nobody owns them.
 _NOBODYS: FieldSet = frozenset({("f:metadata",), ("f:metadata", "f:name")})
 
 
 @dataclass(frozen=True)
-class Conflict:
-    """A field that an apply would change and another manager owns."""
+class FieldConflict:
+    """A field that an apply would change although another manager owns it."""
 
-    owner: Owner
+    owner: FieldManager
     path: Path
 
     @property
     def field(self) -> str:
-        """Give its path as users write it."""
+        """The path of the field as users write it."""
         return text_of(self.path)
 
 
 class Conflicts(Exception):
-    """An apply would change what others own."""
+    """An apply would change fields of other managers."""
 
-    def __init__(self, conflicts: Sequence[Conflict]) -> None:
-        """Say what and whose."""
-        super().__init__(", ".join(f"{each.owner.name} {each.field}" for each in conflicts))
+    def __init__(self, conflicts: Sequence[FieldConflict]) -> None:
+        super().__init__(
+            ", ".join(f"{each.owner.name} {each.field}" for each in conflicts)
+        )
         self.conflicts = tuple(conflicts)
 
 
-def updated(shape: Shape, before: Json, after: Json, fields: Fields, owner: Owner) -> tuple[Fields, bool]:
-    """Give who owns what after any write but an apply, and whether its manager has changed anything."""
+def updated(
+    shape: Shape, before: Json, after: Json, fields: Fields, owner: FieldManager
+) -> tuple[Fields, bool]:
+    """Return the owners after a write other than an apply.
+
+    Also returns whether the manager changed anything.
+    """
     found = compared(shape, before, after)
     written = found.written - _NOBODYS
     others = {each: held - written - found.removed for each, held in fields.items()}
-    return {**others, owner: (fields.get(owner, frozenset()) - found.removed) | written}, bool(written)
+    own = (fields.get(owner, frozenset()) - found.removed) | written
+    return {**others, owner: own}, bool(written)
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How an apply is carried out.
+    """The conditions of an apply.
 
-    `force`: it may take fields of others; `allowed`: these it may take anyway.
-    `stored`: gives an object as it would be stored. Who writes a value in another way, as without what is its default, takes nothing.
+    With `force`, it may take over all fields of other managers, else only those in
+    `allowed`. `stored` returns an object in its stored form. An apply does not take
+    over a field if it writes the same value differently, for example without its
+    default.
     """
 
     force: bool = False
@@ -60,31 +71,48 @@ class Terms:
     stored: Callable[[Json], Json] = lambda tree: tree
 
 
-def applied(shape: Shape, live: Json, config: Json, fields: Fields, owner: Owner, *, terms: Terms) -> tuple[Json, Fields]:
-    """Apply a configuration; gives the object and who owns what. Raises Conflicts."""
+def applied(
+    shape: Shape,
+    live: Json,
+    config: Json,
+    fields: Fields,
+    owner: FieldManager,
+    *,
+    terms: Terms,
+) -> tuple[Json, Fields]:
+    """Apply a configuration; return the object and its owners. Raises Conflicts."""
     before = fields.get(owner, frozenset())
     now = {**fields, owner: fields_of(shape, config) - _NOBODYS}
-    result = _pruned(shape, merged(shape, live, config), before, frozenset().union(*now.values()))
+    owned = frozenset[Path]().union(*now.values())
+    result = _pruned(shape, merged(shape, live, config), before, owned)
     changes = compared(shape, live, result)
     written = changes.written
-    if any(held & written for each, held in fields.items() if each != owner):
-        written -= changes.modified - compared(shape, live, terms.stored(result)).modified
-    conflicts = [Conflict(each, path) for each, held in sorted(fields.items()) if each != owner for path in sorted(held & written)]
-    if not terms.force and (left := [each for each in conflicts if each.path not in terms.allowed]):
-        raise Conflicts(left)
-    return result, {each: held if each == owner else held - written - changes.removed for each, held in now.items()}
+    others = {each: held for each, held in fields.items() if each != owner}
+    if any(held & written for held in others.values()):
+        as_stored = compared(shape, live, terms.stored(result))
+        written -= changes.modified - as_stored.modified
+    conflicts: list[FieldConflict] = []
+    for other, held in sorted(others.items()):
+        taken = held & written - terms.allowed
+        conflicts += [FieldConflict(other, path) for path in sorted(taken)]
+    if conflicts and not terms.force:
+        raise Conflicts(conflicts)
+    left = {each: held - written - changes.removed for each, held in others.items()}
+    return result, {**left, owner: now[owner]}
 
 
 def _pruned(shape: Shape, whole: Json, before: FieldSet, owned: FieldSet) -> Json:
-    """Remove what a manager owned by its last apply and nobody owns now.
+    """Remove fields that only this manager owned, through its last apply.
 
-    A map or an item goes with all that is in it if nobody owns anything there.
+    A map or item is removed with its content if nobody owns anything in it.
     """
     if not before:
         return whole
     mine, theirs = with_parents(shape, before), with_parents(shape, owned | _NOBODYS)
     everything = with_parents(shape, fields_of(shape, whole))
     left = with_parents(shape, fields_of(shape, without(shape, whole, mine)))
-    left = with_parents(shape, fields_of(shape, without(shape, whole, everything - left - theirs)))
+    left = with_parents(
+        shape, fields_of(shape, without(shape, whole, everything - left - theirs))
+    )
     result: Json = without(shape, whole, (everything - left) & mine)
     return result

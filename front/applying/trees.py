@@ -1,6 +1,6 @@
-"""What can be done with the parts of an object: name them, compare and merge two objects, and take fields out of one."""
+"""Operations on the parts of objects: list, compare, merge and remove them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,12 +18,12 @@ class Comparison:
 
     @property
     def written(self) -> FieldSet:
-        """Give those that the later state has, with another value than before."""
+        """The fields with a new or another value in the later state."""
         return frozenset(self.added | self.modified)
 
 
 def fields_of(shape: Shape, value: Json) -> FieldSet:
-    """Name the fields that whoever applies this object owns."""
+    """Return the fields that a manager owns if it applies this object."""
     return frozenset(_fields(shape, value, ()))
 
 
@@ -40,13 +40,15 @@ def _fields(shape: Shape, value: Any, path: Path) -> Iterator[Path]:
 
 
 def compared(shape: Shape, before: Json, after: Json) -> Comparison:
-    """Compare two states of an object."""
+    """Return the differences between two states of an object."""
     found = Comparison()
     _compare(shape, before, after, (), found)
     return found
 
 
-def _compare(shape: Shape, before: Any, after: Any, path: Path, found: Comparison) -> None:
+def _compare(
+    shape: Shape, before: Any, after: Any, path: Path, found: Comparison
+) -> None:
     old, new = shape.parts(before), shape.parts(after)
     if old is None or new is None:
         if before != after or isinstance(before, bool) is not isinstance(after, bool):
@@ -69,22 +71,28 @@ def _everything(shape: Shape, value: Any, path: Path) -> Iterator[Path]:
 
 
 def merged(shape: Shape, live: Any, config: Any) -> Any:
-    """Give the live object with all that a configuration says."""
+    """Merge a configuration into the live object."""
     old, new = shape.parts(live), shape.parts(config)
     if old is None or new is None or not (old or new):
         return config
-    order = _in_order(list(old), list(new)) if shape.form == "list" else [*old, *(element for element in new if element not in old)]
+    if shape.form == "list":
+        order = _in_order(list(old), list(new))
+    else:
+        order = [*old, *(element for element in new if element not in old)]
 
     def part(element: str) -> Any:
-        if element not in new:
-            return old[element]
-        return merged(shape.of(element), old[element], new[element]) if element in old else new[element]
+        if element in old and element in new:
+            return merged(shape.of(element), old[element], new[element])
+        return new[element] if element in new else old[element]
 
     return shape.whole({element: part(element) for element in order})
 
 
 def _in_order(old: list[str], new: list[str]) -> list[str]:
-    """Order the items of both lists as the configuration has its own; others stay before the item of both that they were before."""
+    """Order the items of two lists as the configuration orders its own.
+
+    Other items keep their place before the next item that is in both lists.
+    """
     wanted, held = set(new), set(old)
     shared = iter([element for element in new if element in held])
     following = next(shared, None)
@@ -96,7 +104,7 @@ def _in_order(old: list[str], new: list[str]) -> list[str]:
             order.append(left)
             at_old += 1
         elif left is not None and left not in (new[at_new], following):
-            # It is where the configuration has it.
+            # The configuration has this item at another position.
             at_old += 1
         else:
             right = new[at_new]
@@ -108,7 +116,7 @@ def _in_order(old: list[str], new: list[str]) -> list[str]:
 
 
 def without(shape: Shape, value: Any, removed: FieldSet) -> Any:
-    """Take fields out of an object, with all that is in them."""
+    """Remove fields from an object, with everything in them."""
     return _without(shape, value, to_tree(removed))
 
 
@@ -116,15 +124,17 @@ def _without(shape: Shape, value: Any, removed: Json) -> Any:
     parts = shape.parts(value)
     if parts is None:
         return value
-    keep: Callable[[str], bool] = lambda element: element not in removed or not is_owned(removed[element])  # noqa: E731 - read once
-    rest = {element: part for element, part in parts.items() if keep(element)}
-    return shape.whole(
-        {element: _without(shape.of(element), part, removed[element]) if element in removed else part for element, part in rest.items()}
-    )
+    rest: Json = {}
+    for element, part in parts.items():
+        if element not in removed:
+            rest[element] = part
+        elif not is_owned(removed[element]):
+            rest[element] = _without(shape.of(element), part, removed[element])
+    return shape.whole(rest)
 
 
 def with_parents(shape: Shape, fields: FieldSet) -> FieldSet:
-    """Add the fields above, as far as the schema names them: nobody owns those for themselves."""
+    """Add the parents that the schema names. Nobody owns these parents themselves."""
     found = set(fields)
     for path in fields:
         at = shape

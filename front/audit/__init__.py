@@ -1,1 +1,5 @@
-"""The audit log: who wrote what, or tried to. Neither objects nor rights are decided here, and no value that may be a secret is written."""
+"""The audit log of attempted writes.
+
+It contains no values that may be secret. Other packages define the behaviour of objects
+and authorize requests.
+"""

@@ -1,15 +1,17 @@
-"""What a write changed of an object: paths with the old and the new value, in bounded size.
+"""The changes of a write: paths with old and new values, in bounded size.
 
-Arguments, commands and environment variables of containers are free text that may have a token in it, and an annotation may have the whole
-object in it, as that of `kubectl apply` has. Of those the path alone is given, and so of addresses with credentials or a query.
-Of the managers of fields it is told who they are and how they write, and not which fields they own.
+Some values may contain secrets, so only their paths are recorded: arguments, commands
+and environment variables of containers are free text, annotations may contain the whole
+object (`kubectl apply` writes it there), and addresses may contain credentials or a
+query. Field managers are recorded by name and operation, without the fields that they
+own.
 """
 
 import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from front.audit.escaped import fitting
@@ -18,18 +20,26 @@ Json = dict[str, Any]
 
 CHANGES_MAX = 64
 VALUE_MAX = 256
-"""Characters of a value in JSON; of a longer one its length is given."""
+"""The limit for a value as JSON, in characters.
+
+Longer values are replaced by their length.
+"""
 HIDDEN_BELOW = frozenset({"annotations", "args", "command", "env"})
-"""Fields of which no value is shown, at whatever depth they are."""
+"""Fields whose values are hidden at any depth."""
 _PRIVATE_ADDRESS = re.compile(r"://[^\s]*[@?]")
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _MISSING = object()
-_FIELDS = (("spec",), ("metadata", "labels"), ("metadata", "annotations"), ("metadata", "managedFields"))
+_FIELDS = (
+    ("spec",),
+    ("metadata", "labels"),
+    ("metadata", "annotations"),
+    ("metadata", "managedFields"),
+)
 
 
 @dataclass(frozen=True)
-class Difference:
-    """A changed field. `old` and `new` are as in the object; `hidden`: neither may be shown."""
+class FieldChange:
+    """A changed field. If `hidden`, its values may not be shown."""
 
     path: str
     old: Any
@@ -37,24 +47,31 @@ class Difference:
     hidden: bool
 
     def shown(self) -> Json:
-        """Write it for the log; a side that has no value is left out."""
-        sides = {} if self.hidden else {"old": self.old, "new": self.new}
-        return {"path": fitting(self.path)} | {side: _bounded(value) for side, value in sides.items() if value is not _MISSING}
+        """Return the log's form; a side without a value is left out."""
+        shown = {"path": fitting(self.path)}
+        if not self.hidden:
+            for side, value in (("old", self.old), ("new", self.new)):
+                if value is not _MISSING:
+                    shown[side] = _bounded(value)
+        return shown
 
 
-def differences(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> tuple[list[Json], int]:
-    """Compare spec, labels, annotations and field managers of two states of an object; None for one that is not there.
+def differences(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
+) -> tuple[list[Json], int]:
+    """Compare spec, labels, annotations and field managers of two states.
 
-    Gives the first differences as the log has them, and how many more there are.
+    A state is None if the object does not exist. Returns the first differences in the
+    log's form, and the number of further ones.
     """
     old, new = _with_managers(before or {}), _with_managers(after or {})
-    found = (difference for names in _FIELDS for difference in _field(old, new, names))
+    found = chain.from_iterable(_field(old, new, names) for names in _FIELDS)
     first = [difference.shown() for difference in islice(found, CHANGES_MAX)]
     return first, sum(1 for _ in found)
 
 
 def _with_managers(tree: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Give an object with the names of its managers, each with how it writes, in the place of the fields that they own."""
+    """Replace the owned fields of each manager by its operations."""
     metadata = _at(tree, ("metadata",))
     entries = metadata.get("managedFields") if isinstance(metadata, Mapping) else None
     if not entries:
@@ -63,11 +80,15 @@ def _with_managers(tree: Mapping[str, Any]) -> Mapping[str, Any]:
     for entry in entries:
         of = f" of {entry['subresource']}" if entry.get("subresource") else ""
         ways.setdefault(entry["manager"], []).append(entry["operation"] + of)
-    managers = {manager: ", ".join(sorted(set(held))) for manager, held in sorted(ways.items())}
+    managers = {
+        manager: ", ".join(sorted(set(held))) for manager, held in sorted(ways.items())
+    }
     return {**tree, "metadata": {**metadata, "managedFields": managers}}
 
 
-def _field(before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, ...]) -> Iterator[Difference]:
+def _field(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: tuple[str, ...]
+) -> Iterator[FieldChange]:
     old, new = _at(before, names), _at(after, names)
     return _compared(".".join(names), old, new, hidden=names[-1] in HIDDEN_BELOW)
 
@@ -78,17 +99,25 @@ def _at(tree: Any, names: tuple[str, ...]) -> Any:
     return _MISSING if tree is None else tree
 
 
-def _compared(path: str, old: Any, new: Any, *, hidden: bool) -> Iterator[Difference]:
+def _compared(path: str, old: Any, new: Any, *, hidden: bool) -> Iterator[FieldChange]:
     sides = [side for side in (old, new) if side is not _MISSING]
     if any(sides) and all(isinstance(side, Mapping) for side in sides):
-        for key in dict.fromkeys(key for side in sides for key in side):
-            below = f"{path}.{key}" if _PLAIN.fullmatch(str(key)) else f"{path}[{json.dumps(str(key))}]"
-            yield from _compared(below, _of(old, key), _of(new, key), hidden=hidden or key in HIDDEN_BELOW)
+        for key in dict.fromkeys(chain.from_iterable(sides)):
+            is_plain = _PLAIN.fullmatch(str(key))
+            step = f".{key}" if is_plain else f"[{json.dumps(str(key))}]"
+            is_hidden = hidden or key in HIDDEN_BELOW
+            yield from _compared(
+                path + step, _of(old, key), _of(new, key), hidden=is_hidden
+            )
     elif any(sides) and all(isinstance(side, list) for side in sides):
         for index in range(max(map(len, sides))):
-            yield from _compared(f"{path}[{index}]", _item(old, index), _item(new, index), hidden=hidden)
+            yield from _compared(
+                f"{path}[{index}]", _item(old, index), _item(new, index), hidden=hidden
+            )
     elif old != new or type(old) is not type(new):
-        yield Difference(path, old, new, hidden or _has_hidden(old) or _has_hidden(new))
+        yield FieldChange(
+            path, old, new, hidden or _has_hidden(old) or _has_hidden(new)
+        )
 
 
 def _of(side: Any, key: str) -> Any:
@@ -100,9 +129,11 @@ def _item(side: Any, index: int) -> Any:
 
 
 def _has_hidden(value: Any) -> bool:
-    """Whether a value that is shown as a whole has something in it that is not shown."""
+    """Return whether a value contains hidden values."""
     if isinstance(value, Mapping):
-        return any(key in HIDDEN_BELOW or _has_hidden(held) for key, held in value.items())
+        return any(
+            key in HIDDEN_BELOW or _has_hidden(held) for key, held in value.items()
+        )
     if isinstance(value, list):
         return any(map(_has_hidden, value))
     return isinstance(value, str) and _PRIVATE_ADDRESS.search(value) is not None

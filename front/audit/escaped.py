@@ -1,4 +1,4 @@
-"""Texts of requests in bounded size, as they are in JSON of ASCII: there one character may take twelve bytes."""
+"""Truncates texts by their size in ASCII JSON: a character takes up to 12 bytes."""
 
 import json
 
@@ -6,7 +6,7 @@ TEXT_BYTES_MAX = 512
 
 
 def fitting(text: str, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """Give the beginning of a text that has at most so many bytes once it is escaped."""
+    """Return the longest prefix of a text whose escaped form fits into the limit."""
     beginning = text[:bytes_max]
     if len(json.dumps(beginning)) - 2 <= bytes_max:
         return beginning

@@ -1,4 +1,4 @@
-"""One request that writes, or tries to, as the audit log tells of it: a line of JSON for each message about an object."""
+"""The audit event of a write request: one line of JSON per message to an object."""
 
 import json
 from dataclasses import dataclass, field
@@ -11,15 +11,20 @@ from front.audit.escaped import fitting
 Tree = dict[str, Any]
 
 LINE_BYTES_MAX = 128 * 1024
-"""Of a line: nine texts and 64 groups of 512 bytes, and 64 changes with a path and two values."""
+"""The maximum size of a line in bytes.
+
+It fits nine texts and 64 groups of 512 bytes each, and 64 changes with a path and two
+values.
+"""
 _GROUPS_MAX = 64
 
 
 @dataclass
 class Change:
-    """A message that was sent to the workflow of an object. `after` is None while it is not known to be carried out, or the object is gone.
+    """A message to the workflow of an object.
 
-    `request_id` is also in `status.lastScale` of the object.
+    `after` is None if the result is unknown or the object is gone. `request_id` also
+    appears in the object's `status.lastScale`.
     """
 
     request_id: str
@@ -29,9 +34,10 @@ class Change:
 
 @dataclass
 class AuditEvent:
-    """A request: who, what about, and what was sent for it. What is not known, as of a caller without a token, is empty.
+    """A write request with its user, its object, and the messages that were sent.
 
-    `omitted`: of a line in place of those of several requests, how many they are.
+    Unknown values, such as the user of an unauthenticated request, are empty. In a
+    summary line, `omitted` is the number of requests without lines.
     """
 
     id: str
@@ -47,26 +53,40 @@ class AuditEvent:
     name: str = ""
     dry_run: bool = False
     omitted: int = 0
-    received: str = field(default_factory=lambda: utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z"))
+    received: str = field(
+        default_factory=lambda: (
+            utc_now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        )
+    )
     changes: dict[str, list[Change]] = field(default_factory=dict)
 
     def sends(self, name: str, request_id: str, before: Tree | None) -> Change:
-        """Note that a message about an object is sent now; one of an earlier attempt, which was refused, is replaced."""
-        carried_out = [change for change in self.changes.get(name, ()) if change.after is not None]
+        """Record a message that is about to be sent.
+
+        The message replaces a rejected message of an earlier attempt.
+        """
+        carried_out = [
+            change for change in self.changes.get(name, ()) if change.after is not None
+        ]
         self.changes[name] = [*carried_out, Change(request_id, before)]
         return self.changes[name][-1]
 
     def not_sent(self, name: str) -> None:
-        """Note that there was no object that could have got the message."""
+        """Remove a message, because there was no object to receive it."""
         del self.changes[name]
 
     def lines(self, code: int, outcome: str) -> bytes:
-        """Write it with the answer that it got. `code`: of HTTP, 0 for a request that was interrupted."""
-        entries = [self._line(name, change, code, outcome) for name, changes in self.changes.items() for change in changes]
+        """Return the lines for the log.
+
+        `code` is the HTTP status, or 0 if the request was interrupted.
+        """
+        entries: list[bytes] = []
+        for name, changes in self.changes.items():
+            entries += [self._line(name, change, code, outcome) for change in changes]
         return b"".join(entries or [self._line(self.name, None, code, outcome)])
 
     def _line(self, name: str, change: Change | None, code: int, outcome: str) -> bytes:
-        told: Tree = {
+        line: Tree = {
             "time": self.received,
             "id": self.id,
             "user": fitting(self.user),
@@ -84,14 +104,20 @@ class AuditEvent:
             "outcome": outcome,
         }
         if self.omitted:
-            told["omitted"] = self.omitted
+            line["omitted"] = self.omitted
         if change:
-            told |= {"requestId": change.request_id, "before": _version(change.before), "after": _version(change.after)}
+            line |= {
+                "requestId": change.request_id,
+                "before": _version(change.before),
+                "after": _version(change.after),
+            }
             if change.after is not None:
-                told["changes"], omitted = differences(change.before, change.after)
-                told |= {"changesOmitted": omitted} if omitted else {}
-        # ASCII: no text of a request ends a line, or controls a terminal.
-        return json.dumps(told, separators=(",", ":")).encode() + b"\n"
+                line["changes"], omitted = differences(change.before, change.after)
+                if omitted:
+                    line["changesOmitted"] = omitted
+        # ASCII output, so that no text of a request can end a line or control a
+        # terminal.
+        return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
 def _version(tree: Tree | None) -> str:

@@ -1,10 +1,14 @@
-"""The file of the audit log, to which lines are appended before a write is answered.
+"""The audit log file.
 
-A line that could not be written is kept, and nothing more is carried out until it is: so the file lacks no write, but for those that were
-on their way when this program was killed. Another program may rename the file at any time: lines go on in a new one of its name.
+Lines are appended before a write is answered.
 
-Lines are kept in order by the thread of the event loop, before it waits for anything, and one thread writes all that are kept: a request
-that is cancelled, or waits no longer, takes none of them along.
+A line that cannot be written stays queued, and further writes are rejected until it is
+written. So the file lacks only those writes that were in progress when the process was
+killed. The file may be renamed at any time; a new file of the same name is then
+created.
+
+Lines are queued synchronously in the event loop, and a single thread writes them.
+Cancelled requests do not remove lines from the queue.
 """
 
 import asyncio
@@ -21,20 +25,26 @@ log = structlog.get_logger("modelplane.front")
 
 STANDARD_OUTPUT = "-"
 WRITE_SECONDS = 5.0
-"""How long a write waits for its line; a pipe that nobody reads takes none."""
+"""The time limit for writing a line, for example to a pipe that nobody reads."""
 UNWRITTEN_MAX = 1_000
-"""Requests whose lines are not written, with which no other one is carried out. Those that were begun before still add theirs."""
+"""The number of unwritten requests at which new writes are rejected.
+
+Requests in progress may still add theirs.
+"""
 _END_SECONDS = 1.0
 _STDOUT = 1
 
 
 class Unwritable(Exception):
-    """The audit log takes no lines; the text says why."""
+    """The audit log accepts no lines. The message says why."""
 
 
 @dataclass(eq=False)
 class _Entry:
-    """The lines of a request. `problem`: why they could not be made; that is a defect of this program."""
+    """The lines of a request.
+
+    `problem` is the exception that `make` raised because of a bug.
+    """
 
     make: Callable[[], bytes]
     text: bytes | None = None
@@ -46,27 +56,32 @@ class AuditLog:
     """The audit log of one front."""
 
     def __init__(self, target: str) -> None:
-        """Open it. `target`: a path, or `-` for standard output. Raises `Unwritable`."""
+        """Open the log.
+
+        `target` is a path, or `-` for standard output. Raises `Unwritable`.
+        """
         self._target = target
         self._path = None if target == STANDARD_OUTPUT else Path(target).expanduser()
         self._file = _STDOUT if self._path is None else -1
         self._unwritten: deque[_Entry] = deque()
         self._torn = False
-        # One thread, so that lines are written one after the other.
+        # A single thread keeps the lines in order.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="audit")
         self._last: Future[None] | None = None
         self._drain()
 
     async def check(self) -> None:
-        """Write what is left of before. Raises `Unwritable`: then nothing may be carried out."""
+        """Write queued lines. Raises `Unwritable`; no write may be carried out then."""
         if len(self._unwritten) >= UNWRITTEN_MAX:
-            raise Unwritable(f"{self._target}: lines of {UNWRITTEN_MAX} requests are not written yet")
+            raise Unwritable(
+                f"{self._target}: the lines of {UNWRITTEN_MAX} requests are not written yet"
+            )
         await self._drained(WRITE_SECONDS)
 
     async def write(self, lines: Callable[[], bytes]) -> None:
-        """Append lines, which are made in a thread of their own, and wait for them.
+        """Append lines, which `lines` computes in the writer thread, and wait for them.
 
-        Raises `Unwritable`; then they are written first, as soon as it goes.
+        Raises `Unwritable`. The lines then stay at the front of the queue.
         """
         entry = self._kept(lines)
         try:
@@ -78,14 +93,14 @@ class AuditLog:
             raise entry.problem
 
     def append(self, lines: Callable[[], bytes]) -> None:
-        """Append lines, and do not wait for them."""
+        """Append lines without waiting."""
         self._kept(lines)
         self._pass()
 
     async def end(self) -> None:
-        """Wait a second at most for all lines, before this program ends. Raises `Unwritable` if some are not written."""
+        """Wait at most a second for all lines at shutdown. Raises `Unwritable`."""
         await self._drained(_END_SECONDS)
-        # Of requests that were ended meanwhile.
+        # Requests that ended meanwhile may have added lines.
         if self._unwritten:
             await self._drained(_END_SECONDS)
 
@@ -95,17 +110,18 @@ class AuditLog:
         return entry
 
     async def _drained(self, seconds: float) -> None:
-        """Wait until all that is kept now is written. Raises `Unwritable`."""
-        # Others wait for the same pass, so it goes on without who waits no longer.
+        """Wait until all queued lines are written. Raises `Unwritable`."""
+        # Others wait for the same pass, so it survives the cancellation of this
+        # request.
         written = asyncio.shield(asyncio.wrap_future(self._pass()))
         try:
             async with asyncio.timeout(seconds):
                 await written
         except TimeoutError:
-            raise Unwritable(f"{self._target} takes no lines") from None
+            raise Unwritable(f"{self._target} accepts no data") from None
 
     def _pass(self) -> "Future[None]":
-        """Give a pass of the thread over all that is kept now: the last one, if it has not begun."""
+        """Return a pass of the thread over the queue; a waiting pass is reused."""
         if self._last is None or self._last.running() or self._last.done():
             self._last = self._thread.submit(self._drain)
         return self._last
@@ -122,7 +138,7 @@ class AuditLog:
             raise Unwritable(f"{self._target}: {error.strerror}") from error
 
     def _reopen(self) -> None:
-        """Open the file of that name, if it is another one than the open one by now."""
+        """Reopen the file if it was renamed or deleted."""
         if self._path is None:
             return
         if self._file >= 0:
@@ -134,10 +150,13 @@ class AuditLog:
                 return
             os.close(self._file)
             self._file, self._torn = -1, False
-        self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = os.open(
+            self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
 
     def _write(self, lines: bytes) -> None:
-        # Half a line of a write that failed is ended, so that it spoils no other.
+        # Terminate a partial line from a failed write, so that it does not corrupt the
+        # next one.
         left = b"\n" + lines if self._torn else lines
         while left:
             taken = os.write(self._file, left)
@@ -146,11 +165,14 @@ class AuditLog:
 
 
 def _text(entry: _Entry) -> bytes:
-    """Give the lines; none where they cannot be made, which must not keep those of others from the file."""
+    """Return the lines; empty if `make` raises.
+
+    Otherwise one request could block the lines of all others.
+    """
     if entry.text is None:
         try:
             entry.text = entry.make()
         except Exception as error:
-            log.exception("lines of the audit log could not be made")
+            log.exception("cannot create the audit log lines of a request")
             entry.text, entry.problem = b"", error
     return entry.text

@@ -1,10 +1,13 @@
-"""Requests of callers who are not known: there may be any number, so ten in a second have lines, and the others are counted."""
+"""Limits the log lines for unauthenticated requests to ten per second.
+
+Further requests are only counted, because there may be any number of them.
+"""
 
 import asyncio
 import time
 from collections.abc import Callable
 
-from client.follow.requests import new_request_id
+from fleet_client.requests import new_request_id
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 
@@ -13,16 +16,18 @@ _SECOND = 1.0
 
 
 class UnknownCallers:
-    """Decides which of these requests have a line, and tells of the others in one for each second."""
+    """Decides which of these requests are logged, and logs the count of the others."""
 
-    def __init__(self, audit_log: AuditLog, now: Callable[[], float] = time.monotonic) -> None:
-        """`now` gives seconds that never go back."""
+    def __init__(
+        self, audit_log: AuditLog, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`now` returns monotonic seconds."""
         self._log, self._now = audit_log, now
         self._since, self._lines = now(), 0
         self._omitted: AuditEvent | None = None
 
     def has_line(self) -> bool:
-        """Tell whether the next request has a line; of one that has none, this counts it."""
+        """Return whether the next request is logged; count it otherwise."""
         now = self._now()
         if now - self._since >= _SECOND:
             self.tell()
@@ -37,7 +42,7 @@ class UnknownCallers:
         return False
 
     def tell(self) -> None:
-        """Append the line of those that were counted, if there are any."""
+        """Append a line with the number of counted requests, if there are any."""
         omitted, self._omitted = self._omitted, None
         if omitted:
             self._log.append(lambda: omitted.lines(0, "Omitted"))

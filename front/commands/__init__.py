@@ -1,4 +1,5 @@
-"""What `modelplane` asks of a front beside the Kubernetes API: retries, earlier templates of deployments, and ServingStacks.
+"""Requests that only the `modelplane` CLI sends.
 
-No client of Kubernetes knows these, so they are below `/v1` and in no document of that API.
+These are retries, revisions of deployments, and ServingStacks. Kubernetes clients do
+not know them, so they are below `/v1` and not part of the Kubernetes API.
 """

@@ -1,5 +1,7 @@
-"""The page at `/`: a picture of the fleet for browsers, read-only, which asks the front's own API with the token of its user.
+"""The read-only web page at `/`, which shows the fleet.
 
-Here are its files and the headers they are served with. They are the same for everybody and have no data: what is shown, and to whom, is
-decided where the objects are served. The files are what browsers get: no build makes them, and nothing is loaded from elsewhere.
+This package contains its files and HTTP headers. They include no data and are the same
+for everybody. The page reads the API with its user's token, so the API decides what the
+page can show. The files are served unchanged: there is no build step, and nothing is
+loaded from other hosts.
 """

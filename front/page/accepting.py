@@ -1,14 +1,27 @@
-"""Whether whoever asks for `/` wants a page, which browsers do, or the list of paths, as programs do."""
+"""Decides whether a request for `/` gets the page or the list of API paths.
+
+Browsers get the page, other programs the list.
+"""
 
 _HTML, _JSON = "text/html", "application/json"
 _MAX = 4096
 
 
 def prefers_html(accept: str) -> bool:
-    """Tell whether an Accept header names HTML, with a greater weight than JSON or, with the same, before it."""
+    """Return whether an Accept header prefers HTML to JSON.
+
+    With equal weights, the first one in the header is preferred.
+    """
     ranges = [_weighed(entry) for entry in accept[:_MAX].split(",")]
-    html = next(((weight, -at) for at, (name, weight) in enumerate(ranges) if name == _HTML), None)
-    json = max(((weight, -at) for at, (name, weight) in enumerate(ranges) if name in (_JSON, "application/*", "*/*")), default=(0.0, 0))
+    # Among the HTML entries the first one counts, among the JSON entries the one with
+    # the highest weight.
+    html: tuple[float, int] | None = None
+    json = (0.0, -len(ranges))
+    for at, (name, weight) in enumerate(ranges):
+        if name == _HTML and html is None:
+            html = (weight, -at)
+        if name in (_JSON, "application/*", "*/*"):
+            json = max(json, (weight, -at))
     return html is not None and html[0] > 0 and html > json
 
 

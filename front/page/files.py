@@ -1,4 +1,4 @@
-"""The files of the page, as they are installed with this package, and the answers that carry them."""
+"""The files of the page, and the responses that send them."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,11 +18,13 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-# Only files from here, no script or style inside the HTML, requests to this server alone. Names and messages that the page shows are
-# those of users: should one ever be read as HTML, nothing in it runs, and with trusted types the browser refuses to read it at all.
+# Only files from this server, no inline scripts or styles, requests to this server
+# only. The page shows names and messages that users chose. If one is ever parsed as
+# HTML, nothing in it runs, and with trusted types the browser refuses to parse it.
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
@@ -30,7 +32,7 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    # Kept, and asked for again each time: files of two releases never come together.
+    # Browsers cache the files but revalidate them, so files of two releases never mix.
     "Cache-Control": "no-cache",
 }
 
@@ -42,29 +44,44 @@ class _File:
     tag: str
 
 
-class Page:
-    """The files, read once."""
+class PageFiles:
+    """The files, which are read once."""
 
     def __init__(self) -> None:
-        self._files = {path.name: _read(path) for path in sorted(FOLDER.iterdir()) if path.suffix in _TYPES}
+        self._files = {
+            path.name: _read(path)
+            for path in sorted(FOLDER.iterdir())
+            if path.suffix in _TYPES
+        }
 
     def answer(self, request: web.Request, path: str) -> web.Response | None:
-        """Answer a request for the page or one of its files; None for all others, those for `/` by programs among them."""
+        """Return the response to a request for the page or one of its files.
+
+        Returns None for other requests, such as a request for `/` from a program.
+        """
         if request.method not in ("GET", "HEAD"):
             return None
         if path == "/":
-            return self._sent(request, _PAGE) if prefers_html(request.headers.get("Accept", "")) else None
+            if prefers_html(request.headers.get("Accept", "")):
+                return self._sent(request, _PAGE)
+            return None
         name = path.removeprefix(PREFIX)
-        return self._sent(request, name) if path.startswith(PREFIX) and name in self._files and name != _PAGE else None
+        if path.startswith(PREFIX) and name in self._files and name != _PAGE:
+            return self._sent(request, name)
+        return None
 
     def _sent(self, request: web.Request, name: str) -> web.Response:
         file = self._files[name]
         headers = {**_HEADERS, "ETag": file.tag, "Vary": "Accept"}
-        if file.tag in [tag.strip().removeprefix("W/") for tag in request.headers.get("If-None-Match", "").split(",")]:
+        known = request.headers.get("If-None-Match", "").split(",")
+        if file.tag in [tag.strip().removeprefix("W/") for tag in known]:
             return web.Response(status=304, headers=headers)
-        return web.Response(body=file.content, headers={**headers, "Content-Type": file.content_type})
+        return web.Response(
+            body=file.content, headers={**headers, "Content-Type": file.content_type}
+        )
 
 
 def _read(path: Path) -> _File:
     content = path.read_bytes()
-    return _File(content, _TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return _File(content, _TYPES[path.suffix], tag)

@@ -1,5 +1,7 @@
-"""Scaling from outside: what autoscalers and other programs call, besides the `scale` subresource of the Kubernetes API.
+"""Interfaces for autoscalers, in addition to the `scale` subresource.
 
-A webhook whose requests are signed, numbers that are told or scraped, and read, KEDA's external scaler (gRPC), and KEDA's CloudEvents. Each
-request becomes a signal of the deployment's workflow, or is answered from memory. Not here: when to scale, which is the caller's to say.
+These are a webhook with signed requests, metrics that are pushed or scraped, KEDA's
+external scaler (gRPC), and a receiver of KEDA's CloudEvents. Each request is answered
+from memory, or becomes a signal of the deployment's workflow. The callers decide when
+to scale.
 """

@@ -1,7 +1,9 @@
-"""The external scaler of KEDA, for triggers `external` and `external-push`: how busy a deployment is, and whether it must run at all.
+"""KEDA's external scaler, for triggers of type `external` and `external-push`.
 
-It is a gRPC server beside the HTTP one, with the same users, rights and numbers. KEDA can send no token, so it is known by its certificate,
-as clients of Kubernetes are: the common name is the user, organisations are groups.
+It reports the metrics of a deployment and whether it must run at all. It is a gRPC
+server next to the HTTP server, with the same users, rights and metrics. KEDA cannot
+send tokens, so it authenticates with a client certificate, as in Kubernetes: the common
+name is the user, organizations are groups.
 """
 
 import math
@@ -18,31 +20,42 @@ from front.access.access_file import ANYBODY, User
 from front.access.certificates import of_pem
 from front.access.limits import Allowance, TooMany
 from front.scaling import scaler_messages as messages
-from front.scaling.fields import NUMBER_MAX, Fields, shown
+from front.scaling.fields import NUMBER_MAX, ObjectFields, shown
 from front.scaling.numbers import NAMES, QUEUE_DEPTH, RUNNING_REQUESTS, Told
 from front.serving import errors
 from front.serving.app import Front
 from front.serving.reading import get
-from front.serving.requests import METRICS, Resource, resource_of
+from front.serving.requests import METRICS, RequestedResource, resource_of
 
 log = structlog.get_logger("modelplane.front")
 
-DEPLOYMENT, METRIC, TARGET, ACTIVATION = "deployment", "metric", "targetValue", "activationValue"
-# How often a stream looks again whether numbers are old by now, and whether its user still may.
+DEPLOYMENT, METRIC, TARGET, ACTIVATION = (
+    "deployment",
+    "metric",
+    "targetValue",
+    "activationValue",
+)
+# The interval at which a stream checks the age of the metrics and the rights of its
+# user.
 CHECK_SECONDS = 5.0
 OPTIONS: Mapping[str, int] = {
     "grpc.so_reuseport": 0,
     "grpc.max_receive_message_length": 64 * 1024,
-    # KEDA has one for each address that its triggers name.
+    # KEDA opens one connection for each address that its triggers name.
     "grpc.max_allowed_incoming_connections": 256,
-    # One that does not come to its first call, or makes none any more, makes room for another.
+    # A connection without a first call, or without further calls, is closed to make
+    # room for another.
     "grpc.server_handshake_timeout_ms": 10_000,
     "grpc.max_connection_idle_ms": 300_000,
-    # A peer that is gone without a word would else hold its streams for ever.
+    # Otherwise a client that disappeared would hold its streams indefinitely.
     "grpc.keepalive_time_ms": 60_000,
     "grpc.http2.ping_timeout_ms": 20_000,
 }
-"""Of the server. It ends connections that ping more often than every five minutes, which is gRPC's own default."""
+"""Options of the server.
+
+It closes connections that ping more often than every five minutes, which is gRPC's
+default.
+"""
 # Each ScaledObject with `external-push` holds one stream.
 _CALLS_MAX = 4096
 _CODES = {
@@ -58,36 +71,62 @@ _UNAVAILABLE = 503
 
 @dataclass(frozen=True)
 class Trigger:
-    """What the metadata of a trigger says. `target`: of one replica; `activation`: up to it a deployment may be scaled to zero."""
+    """The parsed metadata of a trigger.
 
-    resource: Resource
+    `target` is the value for one replica. Up to `activation`, the deployment may be
+    scaled to zero.
+    """
+
+    resource: RequestedResource
     metric: str
     target: float
     activation: float
 
 
 def read_trigger(reference: Any) -> Trigger:
-    """Read a trigger from a ScaledObjectRef. Raises `Refused`. Metadata of other names is KEDA's own."""
+    """Parse the trigger of a ScaledObjectRef.
+
+    Other metadata belongs to KEDA and is ignored. Raises `RejectedRequest`.
+    """
     metadata: Mapping[str, str] = reference.scalerMetadata
-    fields = Fields({}, "keda.sh", "ScaledObject", f"{reference.namespace}/{reference.name}", ())
+    fields = ObjectFields(
+        {}, "keda.sh", "ScaledObject", f"{reference.namespace}/{reference.name}", ()
+    )
     name = metadata.get(DEPLOYMENT, "") or reference.name
-    resource = resource_of(f"/apis/modelplane.ai/v1alpha1/namespaces/{reference.namespace}/modeldeployments/{name}")
-    if resource is None or (resource.namespace, resource.name) != (reference.namespace, name):
-        fields.problem(DEPLOYMENT, f"must be the name of a ModelDeployment in the namespace of the ScaledObject, got {shown(name)}")
+    resource = resource_of(
+        f"/apis/modelplane.ai/v1alpha1/namespaces/{reference.namespace}"
+        f"/modeldeployments/{name}"
+    )
+    identity = (reference.namespace, name)
+    if resource is None or (resource.namespace, resource.name) != identity:
+        fields.problem(
+            DEPLOYMENT,
+            "must be the name of a ModelDeployment in the namespace of the "
+            f"ScaledObject, got {shown(name)}",
+        )
     metric = metadata.get(METRIC, "") or QUEUE_DEPTH
     if metric not in NAMES:
-        fields.problem(METRIC, f"must be one of {', '.join(NAMES)}, got {shown(metric)}")
+        fields.problem(
+            METRIC, f"must be one of {', '.join(NAMES)}, got {shown(metric)}"
+        )
     target = _number(fields, TARGET, metadata.get(TARGET, ""))
     activation = _number(fields, ACTIVATION, metadata.get(ACTIVATION, "") or "0")
     if target == 0:
-        fields.problem(TARGET, "must be more than 0: how much of the metric one replica takes")
+        fields.problem(
+            TARGET, "must be more than 0: it is the value of the metric for one replica"
+        )
     fields.check()
     if resource is None:
         raise AssertionError(name)
-    return Trigger(Resource(resource.info, resource.namespace, resource.name, METRICS), metric, target, activation)
+    return Trigger(
+        RequestedResource(resource.info, resource.namespace, resource.name, METRICS),
+        metric,
+        target,
+        activation,
+    )
 
 
-def _number(fields: Fields, name: str, text: str) -> float:
+def _number(fields: ObjectFields, name: str, text: str) -> float:
     try:
         number = float(text) if text.isascii() and "_" not in text else math.nan
     except ValueError:
@@ -95,68 +134,97 @@ def _number(fields: Fields, name: str, text: str) -> float:
     if 0 <= number <= NUMBER_MAX:
         return number
     if text:
-        fields.problem(name, f"must be a number between 0 and {NUMBER_MAX:.0f}, got {shown(text)}")
+        fields.problem(
+            name, f"must be a number between 0 and {NUMBER_MAX:.0f}, got {shown(text)}"
+        )
     else:
-        fields.problem(name, "required metadata is missing: how much of the metric one replica takes")
+        fields.problem(
+            name,
+            "required metadata is missing: the value of the metric for one replica",
+        )
     return math.nan
 
 
 class ExternalScaler:
-    """Answers the calls of KEDA."""
+    """Answers KEDA's calls."""
 
     def __init__(self, front: Front, told: Told) -> None:
         self._front, self._told = front, told
 
     def handler(self) -> Any:
-        """Give the methods for a server of gRPC."""
+        """Return the handlers for a gRPC server."""
         unary = {
             "IsActive": (self._is_active, messages.ScaledObjectRef),
             "GetMetricSpec": (self._metric_spec, messages.ScaledObjectRef),
             "GetMetrics": (self._metrics, messages.GetMetricsRequest),
         }
         methods = {
-            name: grpc.unary_unary_rpc_method_handler(_refusing(method), request.FromString, _bytes)
+            name: grpc.unary_unary_rpc_method_handler(
+                _refusing(method), request.FromString, _bytes
+            )
             for name, (method, request) in unary.items()
         }
         methods["StreamIsActive"] = grpc.unary_stream_rpc_method_handler(
-            _refusing_stream(self._stream_is_active), messages.ScaledObjectRef.FromString, _bytes
+            _refusing_stream(self._stream_is_active),
+            messages.ScaledObjectRef.FromString,
+            _bytes,
         )
         return grpc.method_handlers_generic_handler(messages.SERVICE, methods)
 
     async def _is_active(self, reference: Any, context: Any) -> Any:
         with self._admitted(context):
-            return messages.IsActiveResponse(result=self._active(await self._allowed(reference, context)))
+            trigger = await self._allowed(reference, context)
+            return messages.IsActiveResponse(result=self._active(trigger))
 
     async def _metric_spec(self, reference: Any, context: Any) -> Any:
         with self._admitted(context):
             trigger = await self._allowed(reference, context)
-        spec = {"metricName": trigger.metric, "targetSize": max(1, round(trigger.target)), "targetSizeFloat": trigger.target}
+        spec = {
+            "metricName": trigger.metric,
+            "targetSize": max(1, round(trigger.target)),
+            "targetSizeFloat": trigger.target,
+        }
         return messages.GetMetricSpecResponse(metricSpecs=[spec])
 
     async def _metrics(self, request: Any, context: Any) -> Any:
         with self._admitted(context):
             trigger = await self._allowed(request.scaledObjectRef, context)
             if request.metricName not in ("", trigger.metric):
-                raise errors.bad_request(f"metricName: must be {trigger.metric}, which the trigger names, got {shown(request.metricName)}")
+                raise errors.bad_request(
+                    f"metricName: must be {trigger.metric}, the metric of the trigger, "
+                    f"got {shown(request.metricName)}"
+                )
             values = self._values(trigger)
-        value = {"metricName": trigger.metric, "metricValue": math.ceil(values[trigger.metric]), "metricValueFloat": values[trigger.metric]}
+        value = {
+            "metricName": trigger.metric,
+            "metricValue": math.ceil(values[trigger.metric]),
+            "metricValueFloat": values[trigger.metric],
+        }
         return messages.GetMetricsResponse(metricValues=[value])
 
-    async def _stream_is_active(self, reference: Any, context: Any) -> AsyncIterator[Any]:
-        """Say at once whether a deployment must run, and each time that this changes. While it is not known, nothing is said."""
-        told: bool | None = None
+    async def _stream_is_active(
+        self, reference: Any, context: Any
+    ) -> AsyncIterator[Any]:
+        """Send whether a deployment must run, first at once and then after each change.
+
+        Nothing is sent while the answer is unknown.
+        """
+        sent: bool | None = None
         with self._admitted(context, watch=True):
             while True:
                 trigger = await self._allowed(reference, context)
                 active = self._active_if_known(trigger)
-                if active is not None and active != told:
-                    told = active
+                if active is not None and active != sent:
+                    sent = active
                     yield messages.IsActiveResponse(result=active)
                 await self._told.changed(trigger.resource.key, CHECK_SECONDS)
 
     @contextmanager
     def _admitted(self, context: Any, *, watch: bool = False) -> Iterator[None]:
-        """Count a call for as long as it is being answered. Raises `Refused`, `TooMany`."""
+        """Occupy a slot for a call while it is answered.
+
+        Raises `RejectedRequest` and `TooMany`.
+        """
         limits = self._front.limits
         with limits.unknown(_address_of(context.peer())):
             user = self._user_of(context)
@@ -167,7 +235,11 @@ class ExternalScaler:
         return ANYBODY if self._front.is_open else _user_of(context.auth_context())
 
     async def _allowed(self, reference: Any, context: Any) -> Trigger:
-        """Give what a call is about. Raises `Refused`, in the same words whether the deployment exists or not."""
+        """Parse and authorize a call.
+
+        The error is the same whether or not the deployment exists. Raises
+        `RejectedRequest`.
+        """
         user = self._user_of(context)
         trigger = read_trigger(reference)
         await self._front.authorize(user, trigger.resource, "get")
@@ -178,26 +250,34 @@ class ExternalScaler:
         tree = get(self._front.projection, trigger.resource)
         values = self._told.read(trigger.resource.key, tree["metadata"]["uid"]).values
         if trigger.metric not in values:
-            raise errors.unavailable(f"{trigger.metric} of ModelDeployment {'/'.join(trigger.resource.key[1:])} is not told; tell it too")
+            name = "/".join(trigger.resource.key[1:])
+            raise errors.unavailable(
+                f"{trigger.metric} of ModelDeployment {name} is unknown; send it with "
+                "the other metrics"
+            )
         return values
 
     def _active(self, trigger: Trigger) -> bool:
         values = self._values(trigger)
-        # Requests that run would be cut off.
-        return values[trigger.metric] > trigger.activation or values.get(RUNNING_REQUESTS, 0) > 0
+        # Scaling to zero would interrupt running requests.
+        return (
+            values[trigger.metric] > trigger.activation
+            or values.get(RUNNING_REQUESTS, 0) > 0
+        )
 
     def _active_if_known(self, trigger: Trigger) -> bool | None:
         try:
             return self._active(trigger)
-        except errors.Refused as refusal:
+        except errors.RejectedRequest as refusal:
             if refusal.code != _UNAVAILABLE:
                 raise
             return None
 
 
 def server_of(front: Front, told: Told, allowance: Allowance) -> Any:
-    """Make the server of gRPC, which listens nowhere yet. `allowance`: of one user."""
-    # A connection is of one user. gRPC has calls beyond this wait, so there is room for those that are refused by the limits of the user.
+    """Return the gRPC server, without an address. `allowance` is for one user."""
+    # All streams of a connection belong to one user. gRPC queues streams beyond this
+    # number, so it leaves room for streams that the user's limits reject.
     streams_max = 2 * (allowance.watches + allowance.requests)
     options = (*OPTIONS.items(), ("grpc.max_concurrent_streams", streams_max))
     server = grpc.aio.server(options=options, maximum_concurrent_rpcs=_CALLS_MAX)
@@ -206,20 +286,31 @@ def server_of(front: Front, told: Told, allowance: Allowance) -> Any:
 
 
 def _user_of(certified: Mapping[str, Any]) -> User:
-    """Give the user of a certificate that the server has verified. Raises `Refused`."""
-    certificate = next((of_pem(text) for text in certified.get("x509_pem_cert", ())), None)
+    """Return the user of a certificate that gRPC has verified.
+
+    Raises `RejectedRequest`.
+    """
+    presented = next(iter(certified.get("x509_pem_cert", ())), None)
+    certificate = None if presented is None else of_pem(presented)
     if certificate is None:
-        raise errors.unauthorized("Unauthorized: KEDA needs a client certificate of an authority in front.scalerClientCa")
+        raise errors.unauthorized(
+            "Unauthorized: KEDA needs a client certificate from an authority in "
+            "front.scalerClientCa"
+        )
     user = certificate.user()
     if user is None:
         raise errors.unauthorized(
-            "Unauthorized: the client certificate needs one common name, which is the user, and a time that is not over"
+            "Unauthorized: the client certificate needs exactly one common name, the "
+            "user, and must not have expired"
         )
     return user
 
 
 def _address_of(peer: str) -> str:
-    """Give the address of a client, of which gRPC writes `ipv4:192.0.2.1:50000` or `ipv6:%5B2001:db8::1%5D:50000`."""
+    """Return the address of a client.
+
+    gRPC writes `ipv4:192.0.2.1:50000` or `ipv6:%5B2001:db8::1%5D:50000`.
+    """
     return unquote(peer).partition(":")[2].rpartition(":")[0].strip("[]")
 
 
@@ -228,8 +319,13 @@ def _bytes(message: Any) -> bytes:
     return written
 
 
-def _refusing(method: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
-    """Turn every refusal into a status of gRPC, and every failure of ours into one that shows nothing of it."""
+def _refusing(
+    method: Callable[[Any, Any], Awaitable[Any]],
+) -> Callable[[Any, Any], Awaitable[Any]]:
+    """Convert every exception to a gRPC status.
+
+    Internal errors do not reveal details.
+    """
 
     async def answer(request: Any, context: Any) -> Any:
         try:
@@ -240,7 +336,9 @@ def _refusing(method: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, An
     return answer
 
 
-def _refusing_stream(method: Callable[[Any, Any], AsyncIterator[Any]]) -> Callable[[Any, Any], AsyncIterator[Any]]:
+def _refusing_stream(
+    method: Callable[[Any, Any], AsyncIterator[Any]],
+) -> Callable[[Any, Any], AsyncIterator[Any]]:
     async def answer(request: Any, context: Any) -> AsyncIterator[Any]:
         try:
             async for message in method(request, context):
@@ -252,9 +350,13 @@ def _refusing_stream(method: Callable[[Any, Any], AsyncIterator[Any]]) -> Callab
 
 
 async def _abort(context: Any, error: Exception) -> None:
-    if isinstance(error, errors.Refused):
-        await context.abort(_CODES.get(error.code, grpc.StatusCode.UNKNOWN), error.status["message"])
+    if isinstance(error, errors.RejectedRequest):
+        code = _CODES.get(error.code, grpc.StatusCode.UNKNOWN)
+        await context.abort(code, error.status["message"])
     if isinstance(error, TooMany):
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, error.message)
     log.error("a call of the external scaler failed", exc_info=error)
-    await context.abort(grpc.StatusCode.INTERNAL, "an error of this server; its log has the details")
+    await context.abort(
+        grpc.StatusCode.INTERNAL,
+        "internal error; the log of the server has the details",
+    )

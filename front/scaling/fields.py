@@ -1,4 +1,4 @@
-"""Reading the fields of a small JSON object, with everything that is wrong with it at once."""
+"""Parses the fields of a small JSON object, and reports all errors at once."""
 
 import math
 from collections.abc import Collection
@@ -16,52 +16,69 @@ _UNKNOWN_TOLD = 10
 NUMBER_MAX = 1e12
 
 
-class Fields:
-    """The fields of one object. Each reader notes what is wrong and gives a value that is good to go on with; `check` raises."""
+class ObjectFields:
+    """The fields of one object.
 
-    def __init__(self, tree: Tree, group: str, kind: str, name: str, known: Collection[str]) -> None:
-        """`group`, `kind` and `name` say in the refusal what the object is of; a field that is not `known` is refused."""
-        self._tree, self._of = tree, (group, kind, name)
+    Each method records errors and returns a usable value; `check` raises them.
+    """
+
+    def __init__(
+        self, tree: Tree, group: str, kind: str, name: str, known: Collection[str]
+    ) -> None:
+        """Set the object, its name for errors, and the fields that it may have."""
+        self._tree = tree
+        self._of = (group, kind, name)
         self._problems: list[Problem] = []
-        for field in [field for field in tree if field not in known][:_UNKNOWN_TOLD]:
+        unknown = [field for field in tree if field not in known]
+        for field in unknown[:_UNKNOWN_TOLD]:
             meant = nearest(str(field)[:_SHOWN_BYTES_MAX], known)
-            self.problem(shown(field), f"unknown field; write {meant or ' or '.join(known)}")
+            suggestion = meant or " or ".join(known)
+            self.problem(shown(field), f"unknown field; use {suggestion}")
 
     def problem(self, field: str, text: str) -> None:
-        """Note a problem of a field."""
         self._problems.append(Problem(self._of[1], field, text))
 
     def text(self, field: str, *, bytes_max: int, required: bool = False) -> str:
-        """Read a text; empty if it is absent."""
+        """Return a string field; empty if it is missing."""
         value = self._tree.get(field)
         if value is None or value == "":
             if required:
-                self.problem(field, "required field is missing; write a text")
+                self.problem(field, "required field is missing; set it to a string")
             return ""
         if not isinstance(value, str):
-            self.problem(field, f"must be a text, got {shown(value)}")
+            self.problem(field, f"must be a string, got {shown(value)}")
             return ""
         if len(value.encode()) > bytes_max:
-            self.problem(field, f"must have at most {bytes_max} bytes, got {len(value.encode())}; shorten it")
+            self.problem(
+                field,
+                f"must have at most {bytes_max} bytes, got {len(value.encode())}",
+            )
             return ""
         return value
 
     def number(self, field: str) -> float | None:
-        """Read a number that is not negative; None if it is absent."""
+        """Return a non-negative number field; None if it is missing."""
         value = self._tree.get(field)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and 0 <= value <= NUMBER_MAX):
-            self.problem(field, f"must be a number between 0 and {NUMBER_MAX:.0f}, got {shown(value)}")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not (math.isfinite(value) and 0 <= value <= NUMBER_MAX)
+        ):
+            self.problem(
+                field,
+                f"must be a number between 0 and {NUMBER_MAX:.0f}, got {shown(value)}",
+            )
             return None
         return float(value)
 
     def check(self) -> None:
-        """Raise `Refused` with all problems, if there are any."""
+        """Raise `RejectedRequest` with all errors, if there are any."""
         if self._problems:
             raise errors.invalid(*self._of, InvalidManifest(self._problems))
 
 
 def shown(value: Any) -> str:
-    """Show a value of a client in a sentence."""
+    """Return a client's value as text for an error message."""
     return shortened(escaped(repr(value)[: 4 * _SHOWN_BYTES_MAX]), _SHOWN_BYTES_MAX)

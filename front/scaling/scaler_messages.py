@@ -1,7 +1,8 @@
-"""The messages of KEDA's external scaler, as KEDA sends and reads them.
+"""The messages of KEDA's external scaler.
 
-Described here and not generated: a generator would be one more tool to build with, for seven small messages. The numbers of the fields are
-those of KEDA's `externalscaler.proto`. `targetSize` and `metricValue` are for old releases of KEDA, which know no fractions.
+They are described here instead of generated, because seven small messages do not
+justify another build tool. Field numbers come from KEDA's `externalscaler.proto`. Old
+releases of KEDA, which do not support fractions, use `targetSize` and `metricValue`.
 """
 
 from typing import Any
@@ -11,33 +12,61 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 SERVICE = "externalscaler.ExternalScaler"
 _PACKAGE = "externalscaler"
 _Field = descriptor_pb2.FieldDescriptorProto
-_TYPES = {"text": _Field.TYPE_STRING, "flag": _Field.TYPE_BOOL, "whole": _Field.TYPE_INT64, "number": _Field.TYPE_DOUBLE}
+_TYPES = {
+    "text": _Field.TYPE_STRING,
+    "flag": _Field.TYPE_BOOL,
+    "whole": _Field.TYPE_INT64,
+    "number": _Field.TYPE_DOUBLE,
+}
 
 _MESSAGES: dict[str, tuple[tuple[str, str], ...]] = {
-    "ScaledObjectRef": (("name", "text"), ("namespace", "text"), ("scalerMetadata", "*ScaledObjectRef.ScalerMetadataEntry")),
+    "ScaledObjectRef": (
+        ("name", "text"),
+        ("namespace", "text"),
+        ("scalerMetadata", "*ScaledObjectRef.ScalerMetadataEntry"),
+    ),
     "IsActiveResponse": (("result", "flag"),),
     "GetMetricSpecResponse": (("metricSpecs", "*MetricSpec"),),
-    "MetricSpec": (("metricName", "text"), ("targetSize", "whole"), ("targetSizeFloat", "number")),
-    "GetMetricsRequest": (("scaledObjectRef", "ScaledObjectRef"), ("metricName", "text")),
+    "MetricSpec": (
+        ("metricName", "text"),
+        ("targetSize", "whole"),
+        ("targetSizeFloat", "number"),
+    ),
+    "GetMetricsRequest": (
+        ("scaledObjectRef", "ScaledObjectRef"),
+        ("metricName", "text"),
+    ),
     "GetMetricsResponse": (("metricValues", "*MetricValue"),),
-    "MetricValue": (("metricName", "text"), ("metricValue", "whole"), ("metricValueFloat", "number")),
+    "MetricValue": (
+        ("metricName", "text"),
+        ("metricValue", "whole"),
+        ("metricValueFloat", "number"),
+    ),
 }
-"""Each message with its fields in the order of their numbers; a type that is another message is named, with `*` where it is repeated."""
+"""The fields of each message, in the order of their numbers.
+
+Types that are messages are named; `*` marks repeated ones.
+"""
 
 
 def _add_fields(message: Any, fields: tuple[tuple[str, str], ...]) -> None:
     for number, (name, kind) in enumerate(fields, 1):
-        field = message.field.add(name=name, number=number, json_name=name, label=_Field.LABEL_OPTIONAL)
+        field = message.field.add(
+            name=name, number=number, json_name=name, label=_Field.LABEL_OPTIONAL
+        )
         if kind in _TYPES:
             field.type = _TYPES[kind]
             continue
-        field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind.removeprefix('*')}"
+        field.type = _Field.TYPE_MESSAGE
+        field.type_name = f".{_PACKAGE}.{kind.removeprefix('*')}"
         if kind.startswith("*"):
             field.label = _Field.LABEL_REPEATED
 
 
 def _classes() -> dict[str, Any]:
-    file = descriptor_pb2.FileDescriptorProto(name="externalscaler.proto", package=_PACKAGE, syntax="proto3")
+    file = descriptor_pb2.FileDescriptorProto(
+        name="externalscaler.proto", package=_PACKAGE, syntax="proto3"
+    )
     for name, fields in _MESSAGES.items():
         message = file.message_type.add(name=name)
         _add_fields(message, fields)
@@ -47,7 +76,10 @@ def _classes() -> dict[str, Any]:
             _add_fields(entry, (("key", "text"), ("value", "text")))
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.{name}")) for name in _MESSAGES}
+    types = {
+        name: pool.FindMessageTypeByName(f"{_PACKAGE}.{name}") for name in _MESSAGES
+    }
+    return {name: message_factory.GetMessageClass(each) for name, each in types.items()}
 
 
 _CLASSES = _classes()

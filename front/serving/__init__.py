@@ -1,1 +1,1 @@
-"""How requests are answered: discovery, reading, watching and writing as a Kubernetes API server does it."""
+"""Answers API requests as a Kubernetes API server does."""

@@ -1,4 +1,4 @@
-"""The HTTP server: who asks, what about, whether they may, and the answer."""
+"""The HTTP server: authenticates and authorizes requests, and routes them."""
 
 import asyncio
 import logging
@@ -10,24 +10,37 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import BadHttpMessage, HttpProcessingError
 
-from client.temporal.control_plane import ControlPlane
-from front.access.access import Access
+from fleet_client.temporal.control_plane import ControlPlane
+from front.access.access import AccessControl
 from front.access.access_file import ANYBODY, Attempt, User
 from front.access.issuer import Admit
 from front.access.limits import Limits, TooMany
-from front.access.request_header import TEXTS_MAX, Unusable
+from front.access.request_header import TEXTS_MAX, InvalidUserHeader
 from front.access.reviews import Unanswered
 from front.access.tokens import API_KEY, Token, any_token, bearer_token
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
-from front.page.files import SETTINGS, Page
+from front.page.files import SETTINGS, PageFiles
 from front.serving import access_reviews, bodies, errors
-from front.serving.auditing import READING, Auditing, event_of, note_resource, note_user, user_of
+from front.serving.auditing import (
+    READING,
+    Auditing,
+    event_of,
+    note_resource,
+    note_user,
+    user_of,
+)
 from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.lobby import Lobby
 from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
-from front.serving.requests import SCALE, STATUS, Resource, namespace_of, resource_of
+from front.serving.requests import (
+    SCALE,
+    STATUS,
+    RequestedResource,
+    namespace_of,
+    resource_of,
+)
 from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
 from front.serving.writing import Writer
@@ -41,20 +54,30 @@ _WARNING_BYTES_MAX = 4096
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _BODY_SECONDS = 30.0
 WRITE_SECONDS = 50.0
-"""How long a write may take from its arrival, whatever it waits for: API servers that pass requests on wait 60 seconds."""
-_LATE = "this took too long; what was sent to Temporal before is carried out once a worker can: read the object before you repeat it"
-# Beside those in which an API server names a user with all groups.
+"""The time limit of a write from its arrival.
+
+Aggregating API servers wait 60 seconds for their backends.
+"""
+_LATE = (
+    "the request took too long; a change that was already sent to Temporal is made "
+    "once a worker is available: read the object before you repeat the request"
+)
+# Used in addition to the headers in which an API server names a user with all groups.
 _OTHER_HEADERS_MAX = 128
 
 
 class _NoRequests(logging.Filter):
-    """Makes a line for those who debug of what is no request of HTTP: anybody may send that, and each would be a traceback in the log."""
+    """Logs malformed HTTP requests at the debug level.
+
+    Anybody can send them, and aiohttp would write a traceback for each.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Alter the record in place; the handler drops those below its level."""
+        """Change the level of the record; the handler drops records below its level."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
-            record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+            record.levelno = logging.DEBUG
+            record.levelname = logging.getLevelName(logging.DEBUG)
             record.exc_info = record.exc_text = None
         return True
 
@@ -66,61 +89,88 @@ RUNNER_OPTIONS: Mapping[str, Any] = {
     "max_headers": TEXTS_MAX + _OTHER_HEADERS_MAX,
     "logger": _SERVER_LOG,
 }
-"""Of the server that runs the application: it unpacks no body, not even one that is refused and thrown away."""
+"""Options of the server.
+
+It decompresses no body, not even the body of a rejected request.
+"""
 _JSON = "application/json"
 _OPEN = ("/healthz", "/livez", "/readyz")
-_VERSION = {"major": "1", "minor": "32", "gitVersion": "v1.32.0+modelplane", "platform": "linux/amd64"}
+_VERSION = {
+    "major": "1",
+    "minor": "32",
+    "gitVersion": "v1.32.0+modelplane",
+    "platform": "linux/amd64",
+}
 
 
 class Front:
-    """Answers requests, from the projection and by the workflows."""
+    """Serves API requests from the projection and through the workflows."""
 
     def __init__(
         self,
         plane: ControlPlane,
         projection: Projection,
-        access: Access,
+        access: AccessControl,
         page_settings: Mapping[str, str] | None = None,
         *,
         limits: Limits | None = None,
         audit_log: AuditLog | None = None,
         lobby: Lobby | None = None,
     ) -> None:
-        """`access` that is open is for a loopback address alone."""
+        """Open `access` is only for loopback addresses."""
         self._lobby = Lobby() if lobby is None else lobby
-        self.projection, self._access = projection, access
-        self.limits, self._auditing = limits or Limits(None), Auditing(audit_log)
-        self._page, self._page_settings = Page(), dict(page_settings or {})
+        self.projection = projection
+        self._access = access
+        self.limits = limits or Limits(None)
+        self._auditing = Auditing(audit_log)
+        self._page = PageFiles()
+        self._page_settings = dict(page_settings or {})
         self.writer = Writer(plane, projection)
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
-        """Give the application. `routes`: of what it serves besides the Kubernetes API; writes and refusals are treated as all are."""
-        app = web.Application(middlewares=[self._send, self._auditing.middleware, self._guard, self._learn])
+        """Return the application.
+
+        `routes` are served in addition to the Kubernetes API, with the same audit and
+        error handling.
+        """
+        app = web.Application(
+            middlewares=[
+                self._send,
+                self._auditing.middleware,
+                self._guard,
+                self._learn,
+            ]
+        )
         app.on_cleanup.append(self._auditing.end)
         app.on_response_prepare.append(note_begun)
         app.router.add_routes(routes)
-        # With line breaks too: whatever the path is, it is answered here.
+        # The pattern also matches line breaks, so that every path is handled here.
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
         return app
 
-    # --- every request ----------------------------------------------------------------------------------------------------------------
+    # Every request
 
     @web.middleware
     async def _send(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Send every answer, and count it as a request of its user for so long."""
+        """Send the response, which counts as concurrent until it is sent."""
         response = await handler(request)
         user = user_of(request)
         with self.limits.sending(user) if user else nullcontext():
             return await sent(request, response)
 
     @web.middleware
-    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Turn every refusal into a Status, and every failure of ours into one that shows nothing of it."""
+    async def _guard(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Convert every exception to a Status.
+
+        Internal errors do not reveal details.
+        """
         late = asyncio.timeout(None if request.method in READING else WRITE_SECONDS)
         try:
             async with late:
                 return await handler(request)
-        except errors.Refused as refusal:
+        except errors.RejectedRequest as refusal:
             answer = _refusal(refusal)
         except TooMany as limit:
             answer = _refusal(errors.too_many(limit.message, limit.seconds))
@@ -129,31 +179,51 @@ class Front:
         except Exception as error:
             failure = errors.unavailable(_LATE)
             if not late.expired():
-                log.exception("a request failed", method=request.method, path=request.path[:512], exc_info=error)
-                failure = errors.Refused(500, "InternalError", "an error of this server; its log has the details")
+                log.exception(
+                    "a request failed",
+                    method=request.method,
+                    path=request.path[:512],
+                    exc_info=error,
+                )
+                failure = errors.RejectedRequest(
+                    500,
+                    "InternalError",
+                    "internal error; the log of the server has the details",
+                )
             answer = _refusal(failure)
         return ended(request) or answer
 
     @web.middleware
-    async def _learn(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Read keys of the issuer of a token where that has to be done, before it is asked whose the token is."""
+    async def _learn(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
+        """Load the token issuer's keys if necessary, before the token is verified."""
         if request.path.rstrip("/") not in _OPEN:
-            await self._access.learn(_token(request, any_token), lambda: self.limits.checking(request.remote or ""))
-        # The target of a CONNECT is no path, so no route has it.
-        return await (handler if request.match_info.http_exception is None else self._answer)(request)
+            await self._access.learn(
+                _token(request, any_token),
+                lambda: self.limits.checking(request.remote or ""),
+            )
+        # The target of a CONNECT request is not a path, so the router matches no route.
+        if request.match_info.http_exception is not None:
+            return await self._answer(request)
+        return await handler(request)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.rstrip("/") or "/"
         if path in _OPEN:
             return self._health(path)
         if file := self._page.answer(request, path):
-            # It is the same for everybody, so nobody is asked who they are.
+            # The page is public, so it is served without authentication.
             self.limits.page_asks(request.remote or "")
             return file
-        with self.admitted(request, watch=_is_watch(request.method, request.query)) as user:
+        with self.admitted(
+            request, watch=_is_watch(request.method, request.query)
+        ) as user:
             return await self._routed(request, path, user)
 
-    async def _routed(self, request: web.Request, path: str, user: User) -> web.StreamResponse:
+    async def _routed(
+        self, request: web.Request, path: str, user: User
+    ) -> web.StreamResponse:
         if path == SETTINGS and request.method in ("GET", "HEAD"):
             return json_response(self._page_settings)
         if path.startswith(("/api", "/openapi", "/version")) or path == "/":
@@ -161,50 +231,86 @@ class Front:
             if found:
                 return await self._on_resource(request, found, user)
             if path in access_reviews.PATHS and request.method == "POST":
-                review = await bodies.apart(access_reviews.parsed, path, await read(request, bodies.SMALL_BYTES_MAX))
-                return json_response(await access_reviews.answered(path, review, user, self._access), 201)
-            if request.method in ("GET", "HEAD") and (document := _document(path, request.headers.get("Accept", ""))):
+                review = await bodies.apart(
+                    access_reviews.parsed,
+                    path,
+                    await read(request, bodies.SMALL_BYTES_MAX),
+                )
+                return json_response(
+                    await access_reviews.answered(path, review, user, self._access), 201
+                )
+            if request.method in ("GET", "HEAD") and (
+                document := _document(path, request.headers.get("Accept", ""))
+            ):
                 return json_response(document, content_type=_content_type(document))
             if request.method in ("GET", "HEAD") and (namespace := namespace_of(path)):
                 raise errors.no_namespaces(namespace)
-        raise errors.Refused(404, "NotFound", "the server could not find the requested resource")
+        raise errors.RejectedRequest(
+            404, "NotFound", "the server could not find the requested resource"
+        )
 
     def _health(self, path: str) -> web.Response:
         if path == "/readyz" and not self.projection.complete:
-            return web.Response(status=503, text="the objects are not read yet\n")
+            return web.Response(status=503, text="the objects are not loaded yet\n")
         return web.Response(text="ok\n")
 
     @contextmanager
-    def admitted(self, request: web.Request, token: Token = bearer_token, *, watch: bool = False) -> Iterator[User]:
-        """Give who asks, and count the request for as long as it is being answered. Raises `Refused`, `TooMany`.
+    def admitted(
+        self, request: web.Request, token: Token = bearer_token, *, watch: bool = False
+    ) -> Iterator[User]:
+        """Authenticate a request, and count it as concurrent while the context is open.
 
-        `token`: reads the token from the headers.
+        `token` extracts the token from the headers. Raises `RejectedRequest` and
+        `TooMany`.
         """
         with self.limits.unknown(request.remote or ""):
-            user = self.user_of(request, token, lambda: self.limits.checking(request.remote or ""))
+            user = self.user_of(
+                request, token, lambda: self.limits.checking(request.remote or "")
+            )
         self.note_known(request, user)
         with self.limits.admitted(user.name, watch=watch):
             if any(name.lower().startswith("impersonate-") for name in request.headers):
-                raise errors.Refused(403, "Forbidden", "impersonation is not possible here; use a token of that user")
+                raise errors.RejectedRequest(
+                    403,
+                    "Forbidden",
+                    "impersonation is not supported; use a token of that user",
+                )
             yield user
 
     def note_known(self, request: web.Request, user: User) -> None:
-        """Record whose request it is. Its connection leaves the lobby."""
+        """Record the user of a request. Its connection leaves the lobby."""
         note_user(request, user)
         if request.transport is not None:
             self._lobby.leave(request.transport.get_extra_info("peername"))
 
-    def user_of(self, request: web.Request, token: Token = bearer_token, admit: Admit = nullcontext) -> User:
-        """Give who asks, and count nothing. Raises `Refused`, and what `admit` raises for a token that must be checked."""
+    def user_of(
+        self,
+        request: web.Request,
+        token: Token = bearer_token,
+        admit: Admit = nullcontext,
+    ) -> User:
+        """Authenticate a request without counting it.
+
+        Raises `RejectedRequest`, and the exceptions of `admit` if the token must be
+        verified.
+        """
         if self._access.is_open:
-            # A page in a browser of this machine can send requests here too, under the name of a host of its own.
+            # A web page in a local browser could send requests to this server under a
+            # host name of the page's owner (DNS rebinding).
             if "Origin" in request.headers or _host(request) not in _LOOPBACK:
-                raise errors.Refused(403, "Forbidden", "without an access file only programs of this machine are served")
+                raise errors.RejectedRequest(
+                    403,
+                    "Forbidden",
+                    "without an access file, the server only accepts requests of programs "
+                    "on this machine",
+                )
             return ANYBODY
         self.refresh()
         try:
-            user = self._access.user_of(_token(request, token), request.headers, request.transport, admit)
-        except Unusable as problem:
+            user = self._access.user_of(
+                _token(request, token), request.headers, request.transport, admit
+            )
+        except InvalidUserHeader as problem:
             raise errors.unauthorized(f"Unauthorized: {problem}") from None
         if user is None:
             raise errors.unauthorized()
@@ -216,18 +322,25 @@ class Front:
         return self._access.is_open
 
     def check_complete(self) -> None:
-        """Raise `Refused` (503) while it is not known which objects there are."""
+        """Raise `RejectedRequest` (503) until the projection has all objects."""
         if not self.projection.complete:
-            raise errors.not_yet("the objects are not read yet; ask again in a moment")
+            raise errors.not_yet(
+                "the objects are not loaded yet; try again in a moment"
+            )
 
     def refresh(self) -> None:
-        """Read the access file again if it has changed."""
+        """Reload the access file if it has changed."""
         if problem := self._access.refresh():
-            log.error("the access file cannot be read; the one of before holds", problem=problem)
+            log.error(
+                "cannot load the access file; its previous content stays in use",
+                problem=problem,
+            )
 
-    # --- objects ----------------------------------------------------------------------------------------------------------------------
+    # Objects
 
-    async def _on_resource(self, request: web.Request, resource: Resource, user: User) -> web.StreamResponse:
+    async def _on_resource(
+        self, request: web.Request, resource: RequestedResource, user: User
+    ) -> web.StreamResponse:
         parameters = request.query
         note_resource(request, resource)
         verb = _verb(request.method, resource, parameters)
@@ -237,32 +350,49 @@ class Front:
         form = Form.of(request.headers.get("Accept", ""), parameters)
         if verb == "watch":
             watch = Watch(self.projection, resource, parameters, form)
-            return await streamed(request, watch.lines(goes_on(request, lambda: self._may_watch(request, resource))))
+            check = goes_on(request, lambda: self._may_watch(request, resource))
+            return await streamed(request, watch.lines(check))
         if verb == "list":
             found = await listed(self.projection, resource, parameters)
             return InParts(await found.parts(form), _JSON)
         if verb == "get":
             tree = get(self.projection, resource)
-            return json_response(scale_of(resource, tree) if resource.subresource == SCALE else form.one(resource, tree))
+            if resource.subresource == SCALE:
+                return json_response(scale_of(resource, tree))
+            return json_response(form.one(resource, tree))
         return await self._write(request, resource, verb, form, user)
 
-    async def _may_watch(self, request: web.Request, resource: Resource) -> bool:
+    async def _may_watch(
+        self, request: web.Request, resource: RequestedResource
+    ) -> bool:
         await self._access.learn(_token(request, bearer_token))
         try:
             await self.authorize(self.user_of(request), resource, "watch")
-        except errors.Refused:
+        except errors.RejectedRequest:
             return False
         return True
 
-    async def authorize(self, user: User, resource: Resource, verb: str) -> None:
-        """Raise `Refused` if a user may not do this, whether the object exists or not."""
+    async def authorize(
+        self, user: User, resource: RequestedResource, verb: str
+    ) -> None:
+        """Raise `RejectedRequest` if a user lacks the right to the resource.
+
+        The error is the same whether or not the object exists.
+        """
         self.refresh()
         attempt = resource.attempt(verb)
         if await self._allows(user, attempt):
             return
-        where = f'in the namespace "{resource.namespace}"' if resource.namespace else "at the cluster scope"
+        scope = (
+            f'in the namespace "{resource.namespace}"'
+            if resource.namespace
+            else "at the cluster scope"
+        )
         info = resource.info
-        message = f'User "{user.name}" cannot {verb} resource "{resource.plural}" in API group "{info.group}" {where}'
+        message = (
+            f'User "{user.name}" cannot {verb} resource "{resource.plural}" in API group '
+            f'"{info.group}" {scope}'
+        )
         raise errors.forbidden(info.group, info.plural, resource.name, message)
 
     async def _allows(self, user: User, attempt: Attempt) -> bool:
@@ -271,74 +401,165 @@ class Front:
         except Unanswered as silence:
             raise errors.undecided() from silence
 
-    async def _write(self, request: web.Request, resource: Resource, verb: str, form: Form, user: User) -> web.StreamResponse:
+    async def _write(
+        self,
+        request: web.Request,
+        resource: RequestedResource,
+        verb: str,
+        form: Form,
+        user: User,
+    ) -> web.StreamResponse:
         event = event_of(request)
         event.dry_run = dry = _dry(request)
         validation = validation_of(request.query, verb) if verb in OPTIONS else STRICT
-        body = await read(request, bodies.SMALL_BYTES_MAX if resource.subresource == SCALE else bodies.BYTES_MAX)
-        content_type = request.headers.get("Content-Type", "")
+        is_scale = resource.subresource == SCALE
+        bytes_max = bodies.SMALL_BYTES_MAX if is_scale else bodies.BYTES_MAX
+        body = await read(request, bytes_max)
         if verb in ("delete", "deletecollection"):
-            options = await bodies.apart(bodies.parse_object, body) if body.strip() else {}
-            options |= {"propagationPolicy": request.query["propagationPolicy"]} if "propagationPolicy" in request.query else {}
-            event.dry_run = dry = dry or bool(options.get("dryRun"))
-            if verb == "deletecollection":
-                return await self._delete_all(request, resource, options, form, dry=dry)
-            tree = await self.writer.delete(resource, options, event, dry=dry)
-            return json_response(form.one(resource, tree) if tree.get("kind") != "Status" else tree)
-        if resource.subresource == SCALE:
-            return json_response(await self._scale(resource, body, content_type, verb, event, dry=dry))
+            return await self._delete(request, resource, verb, form, body)
+        content_type = request.headers.get("Content-Type", "")
+        if is_scale:
+            tree = await self._scale(resource, body, content_type, verb, event, dry=dry)
+            return json_response(tree)
         types = (*bodies.PATCHES, bodies.APPLY) if verb == "patch" else bodies.OBJECTS
-        kind = bodies.media_type(content_type, types, silent=bodies.JSON if verb == "update" else "")
-        manager = Manager.of(request.query, request.headers.get("User-Agent", ""), verb, is_apply=kind == bodies.APPLY)
+        default = bodies.JSON if verb == "update" else ""
+        kind = bodies.media_type(content_type, types, silent=default)
+        manager = Manager.of(
+            request.query,
+            request.headers.get("User-Agent", ""),
+            verb,
+            is_apply=kind == bodies.APPLY,
+        )
         if kind == bodies.APPLY:
-
-            async def may_create() -> None:
-                await self.authorize(user, resource, "create")
-
-            config = await bodies.apart(bodies.parse_object, body)
-            tree, warnings, created = await self.writer.apply(resource, config, manager, event, may_create, dry=dry)
-            return json_response(form.one(resource, tree), 201 if created else 200, warnings)
+            return await self._apply(request, resource, form, manager, body, user=user)
         if verb == "patch":
             tree, warnings = await self.writer.patch(
-                resource, kind, await bodies.apart(bodies.parse, body), manager, event, dry=dry, validation=validation
+                resource,
+                kind,
+                await bodies.apart(bodies.parse, body),
+                manager,
+                event,
+                dry=dry,
+                validation=validation,
             )
-        elif verb == "create":
+            return json_response(form.one(resource, tree), 200, warnings)
+        document = await bodies.apart(bodies.parse_object, body)
+        if verb == "create":
             tree, warnings = await self.writer.create(
-                resource, await bodies.apart(bodies.parse_object, body), event, dry=dry, validation=validation
+                resource, document, event, dry=dry, validation=validation
             )
-        else:
-            document, reason = await bodies.apart(bodies.parse_object, body), request.query.get("reason", "")
-            tree, warnings = await self.writer.update(resource, document, manager, event, dry=dry, reason=reason, validation=validation)
-        return json_response(form.one(resource, tree), 201 if verb == "create" else 200, warnings)
+            return json_response(form.one(resource, tree), 201, warnings)
+        tree, warnings = await self.writer.update(
+            resource,
+            document,
+            manager,
+            event,
+            dry=dry,
+            reason=request.query.get("reason", ""),
+            validation=validation,
+        )
+        return json_response(form.one(resource, tree), 200, warnings)
 
-    async def _scale(self, resource: Resource, body: bytes, content_type: str, verb: str, event: AuditEvent, *, dry: bool) -> Tree:
+    async def _delete(
+        self,
+        request: web.Request,
+        resource: RequestedResource,
+        verb: str,
+        form: Form,
+        body: bytes,
+    ) -> web.StreamResponse:
+        event = event_of(request)
+        options: Tree = {}
+        if body.strip():
+            options = await bodies.apart(bodies.parse_object, body)
+        if "propagationPolicy" in request.query:
+            options["propagationPolicy"] = request.query["propagationPolicy"]
+        event.dry_run = dry = event.dry_run or bool(options.get("dryRun"))
+        if verb == "deletecollection":
+            return await self._delete_all(request, resource, options, form, dry=dry)
+        tree = await self.writer.delete(resource, options, event, dry=dry)
+        if tree.get("kind") == "Status":
+            return json_response(tree)
+        return json_response(form.one(resource, tree))
+
+    async def _apply(
+        self,
+        request: web.Request,
+        resource: RequestedResource,
+        form: Form,
+        manager: Manager,
+        body: bytes,
+        *,
+        user: User,
+    ) -> web.StreamResponse:
+        event = event_of(request)
+
+        async def may_create() -> None:
+            await self.authorize(user, resource, "create")
+
+        config = await bodies.apart(bodies.parse_object, body)
+        tree, warnings, created = await self.writer.apply(
+            resource, config, manager, event, may_create, dry=event.dry_run
+        )
+        status = 201 if created else 200
+        return json_response(form.one(resource, tree), status, warnings)
+
+    async def _scale(
+        self,
+        resource: RequestedResource,
+        body: bytes,
+        content_type: str,
+        verb: str,
+        event: AuditEvent,
+        *,
+        dry: bool,
+    ) -> Tree:
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
-            return await self.writer.patch_scale(resource, kind, await bodies.apart(bodies.parse, body), event, dry=dry)
+            return await self.writer.patch_scale(
+                resource, kind, await bodies.apart(bodies.parse, body), event, dry=dry
+            )
         bodies.media_type(content_type, bodies.OBJECTS, silent=bodies.JSON)
         wanted = await bodies.apart(bodies.parse_object, body)
         return await self.writer.scale(resource, lambda _: wanted, event, dry=dry)
 
-    async def _delete_all(self, request: web.Request, resource: Resource, options: Tree, form: Form, *, dry: bool) -> web.StreamResponse:
-        found = await listed(self.projection, resource, {key: value for key, value in request.query.items() if key != "limit"})
+    async def _delete_all(
+        self,
+        request: web.Request,
+        resource: RequestedResource,
+        options: Tree,
+        form: Form,
+        *,
+        dry: bool,
+    ) -> web.StreamResponse:
+        found = await listed(
+            self.projection,
+            resource,
+            {key: value for key, value in request.query.items() if key != "limit"},
+        )
         for stored in found.held:
-            named = Resource(resource.info, resource.namespace, stored.tree["metadata"]["name"])
+            named = RequestedResource(
+                resource.info, resource.namespace, stored.tree["metadata"]["name"]
+            )
             mine = {**options, "preconditions": {"uid": stored.uid}}
             try:
                 await self.writer.delete(named, mine, event_of(request), dry=dry)
-            except errors.Refused as refusal:
-                # It is gone, or another one by now.
+            except errors.RejectedRequest as refusal:
+                # The object was deleted meanwhile, or has been created again.
                 if refusal.code not in (404, 409):
                     raise
         return InParts(await found.parts(form), _JSON)
 
 
 async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes:
-    """Read the body of a request. Raises `Refused` for one that does not come, is compressed, or has more than `bytes_max`.
+    """Read the body of a request.
 
-    A signature is of the bytes that were sent, and what is unpacked could be much more than what a body may have.
+    Raises `RejectedRequest` for a body that does not arrive, is compressed, or has more
+    than `bytes_max`. Signatures cover the bytes as they were sent, and a decompressed
+    body could exceed the limit by far.
     """
-    if any(value.strip().lower() not in ("", "identity") for value in request.headers.getall("Content-Encoding", [])):
+    encodings = request.headers.getall("Content-Encoding", [])
+    if any(each.strip().lower() not in ("", "identity") for each in encodings):
         raise errors.compressed()
     if (request.content_length or 0) > bytes_max:
         raise errors.too_large(bytes_max)
@@ -350,18 +571,24 @@ async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes
                 if len(body) > bytes_max:
                     raise errors.too_large(bytes_max)
     except TimeoutError:
-        raise errors.Refused(408, "Timeout", "the body of the request did not arrive in time") from None
+        raise errors.RejectedRequest(
+            408, "Timeout", "the body of the request did not arrive in time"
+        ) from None
     except (web.RequestPayloadError, BadHttpMessage) as error:
-        raise errors.bad_request(f"the body of the request cannot be read: {str(error)[:256]!r}; send it again") from None
+        raise errors.bad_request(
+            f"the body of the request is malformed: {str(error)[:256]!r}; send it again"
+        ) from None
     return bytes(body)
 
 
 def _token(request: web.Request, read_token: Token) -> str | None:
-    return read_token(request.headers.getall("Authorization", []), request.headers.getall(API_KEY, []))
+    return read_token(
+        request.headers.getall("Authorization", []), request.headers.getall(API_KEY, [])
+    )
 
 
 def _host(request: web.Request) -> str:
-    """Give the host that a request names; empty if it names none, or what is none."""
+    """Return the host that a request names; an empty string if there is none."""
     try:
         return request.url.host or ""
     except ValueError:
@@ -372,45 +599,73 @@ def _is_watch(method: str, parameters: Parameters) -> bool:
     return method == "GET" and parameters.get("watch") in ("true", "1")
 
 
-def _verb(method: str, resource: Resource, parameters: Parameters) -> str:
-    """Give the verb of a request. Raises `Refused` for a method that the resource does not have."""
+def _verb(method: str, resource: RequestedResource, parameters: Parameters) -> str:
+    """Return the Kubernetes verb.
+
+    Raises `RejectedRequest` if the resource does not support the method.
+    """
     if method in ("GET", "HEAD"):
         if _is_watch(method, parameters) and not resource.subresource:
             return "watch"
         return "get" if resource.name else "list"
     if not resource.info.user_may_apply or resource.subresource == STATUS:
         raise errors.method_not_allowed(method)
-    on_objects = {"PUT": "update", "PATCH": "patch"} | ({} if resource.subresource else {"DELETE": "delete"})
-    allowed: Mapping[str, str] = on_objects if resource.name else {"POST": "create", "DELETE": "deletecollection"}
-    if method not in allowed or (method in ("POST", "DELETE") and resource.info.namespaced and not resource.namespace):
+    if resource.subresource:
+        allowed = {"PUT": "update", "PATCH": "patch"}
+    elif resource.name:
+        allowed = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+    else:
+        allowed = {"POST": "create", "DELETE": "deletecollection"}
+    lacks_namespace = resource.info.namespaced and not resource.namespace
+    if method not in allowed or (method in ("POST", "DELETE") and lacks_namespace):
         raise errors.method_not_allowed(method)
     return allowed[method]
 
 
 def _dry(request: web.Request) -> bool:
-    """Give whether nothing is to be changed. Raises `Refused` for what does not say it clearly."""
+    """Return whether a request is a dry run.
+
+    Raises `RejectedRequest` for ambiguous parameters.
+    """
     values = request.query.getall("dryRun", [""])
     if len(values) > 1:
-        raise errors.bad_request("dryRun: it may be given once")
+        raise errors.bad_request("dryRun: set it only once")
     (value,) = values
     if value not in ("", "All"):
-        raise errors.bad_request(f"dryRun: {value[:64]!r} is not All")
+        raise errors.bad_request(f"dryRun: {value[:64]!r} is invalid; use All")
     return value == "All"
 
 
 def _document(path: str, accept: str) -> Tree | None:
-    """Give a document that is the same for everybody."""
+    """Return a discovery document, which is the same for every user."""
     parts = path.strip("/").split("/")
     aggregated = discovery.aggregated_version(accept)
     match parts:
         case [""]:
-            return {"paths": ["/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]}
+            return {
+                "paths": [
+                    "/api",
+                    "/apis",
+                    "/healthz",
+                    "/livez",
+                    "/openapi/v2",
+                    "/openapi/v3",
+                    "/readyz",
+                    "/version",
+                ]
+            }
         case ["version"]:
             return _VERSION
         case ["api"]:
-            return discovery.aggregated(aggregated, core_group=True) if aggregated else discovery.core()
+            return (
+                discovery.aggregated(aggregated, core_group=True)
+                if aggregated
+                else discovery.core()
+            )
         case ["apis"]:
-            return discovery.aggregated(aggregated) if aggregated else discovery.groups()
+            return (
+                discovery.aggregated(aggregated) if aggregated else discovery.groups()
+            )
         case ["apis", group] if discovery.has(group):
             return discovery.group(group)
         case ["apis", group, version] if discovery.has(group, version):
@@ -427,21 +682,32 @@ def _document(path: str, accept: str) -> Tree | None:
 def _content_type(document: Tree) -> str:
     api_version = str(document.get("apiVersion", ""))
     if api_version.startswith(discovery.AGGREGATED):
-        return f"application/json;g={discovery.AGGREGATED};v={api_version.rpartition('/')[2]};as=APIGroupDiscoveryList"
+        version = api_version.rpartition("/")[2]
+        return (
+            f"application/json;g={discovery.AGGREGATED};v={version};"
+            "as=APIGroupDiscoveryList"
+        )
     return _JSON
 
 
-def _refusal(refused: errors.Refused) -> web.Response:
+def _refusal(refused: errors.RejectedRequest) -> web.Response:
     response = json_response(refused.status, refused.code)
     if refused.retry_after:
         response.headers["Retry-After"] = str(refused.retry_after)
     return response
 
 
-def json_response(tree: Any, status: int = 200, warnings: tuple[str, ...] = (), content_type: str = _JSON) -> web.Response:
-    """Write an answer."""
-    response = web.Response(status=status, body=encoded(tree), headers={"Content-Type": content_type})
+def json_response(
+    tree: Any,
+    status: int = 200,
+    warnings: tuple[str, ...] = (),
+    content_type: str = _JSON,
+) -> web.Response:
+    response = web.Response(
+        status=status, body=encoded(tree), headers={"Content-Type": content_type}
+    )
     for warning in warnings[:20]:
-        text = warning.encode("ascii", "replace").decode()[:_WARNING_BYTES_MAX].replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{text}"')
+        text = warning.encode("ascii", "replace").decode()[:_WARNING_BYTES_MAX]
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
     return response

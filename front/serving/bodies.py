@@ -1,15 +1,17 @@
-"""Bodies of requests: read in bounded size, as JSON or YAML, and patches applied to objects.
+"""Parses request bodies, and applies patches to objects.
 
-A client may send any text. What is small and large to build is refused before it is built, and all of it is done apart from the thread that
-answers requests (`apart`), for one request of each user at a time: no user holds up the others for longer than one body takes.
+A client may send any text. Size limits apply before anything is built from it. The work
+runs in a separate thread (`apart`), one request per user at a time, so a user delays
+others at most for the time of one body.
 """
 
 import asyncio
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from itertools import chain
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
@@ -17,58 +19,81 @@ import jsonpatch
 import jsonpointer
 
 from api_types.payloads.limits import MANIFEST_BYTES_MAX
+from api_types.text.merge_patch import merged
 from api_types.text.reader import DEPTH_MAX, Unreadable, read_one
 from front.serving import errors
 from front.store.projection import Tree
 
 BYTES_MAX = 2 * 1024 * 1024
 SMALL_BYTES_MAX = 16 * 1024
-"""Of a Scale, a patch of one, and an access review, which every user may send."""
+"""The limit for bodies that every user may send.
+
+These are a Scale, its patches, and access reviews.
+"""
 JSON = "application/json"
 OBJECTS = (JSON, "application/yaml")
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 PATCHES = (JSON_PATCH, MERGE)
-"""As for custom resources. A strategic merge patch needs rules for lists, which custom resources lack. Merged without them, it would
-replace a whole list for a change of one item.
+"""The supported patches, as for custom resources.
+
+A strategic merge patch needs merge rules for lists, which custom resources lack.
+Without them, it would replace a whole list for a change of one item.
 """
 APPLY = "application/apply-patch+yaml"
-"""A configuration for server-side apply: of objects, and of no Scale."""
+"""A configuration for server-side apply. Scales do not support it."""
 _OPERATIONS_MAX = 1_000
-# All that the operations of one JSON patch copy: each may copy what the one before it has made.
+# For all copy operations of a JSON patch together, because each may copy the result of
+# the one before it.
 _COPIED_BYTES_MAX = 1024 * 1024
-# The operations of a JSON patch that read a field, each with where it names it; and what users write of an object.
+# The operations of a JSON patch that read a field, with the key that names it, and the
+# paths that users write.
 _READS = {"test": "path", "copy": "from", "move": "from"}
 _WRITTEN = ("/spec/", "/metadata/labels/", "/metadata/annotations/")
-# What the library raises for operations that are not written as such.
-_NOT_A_PATCH = (TypeError, KeyError, IndexError, ValueError, AttributeError, RecursionError)
+# The exceptions of the library for malformed operations.
+_NOT_A_PATCH = (
+    TypeError,
+    KeyError,
+    IndexError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+)
 _THREAD = ThreadPoolExecutor(max_workers=1, thread_name_prefix="front")
 USER: ContextVar[str] = ContextVar("USER", default="")
-"""Whose request the present task answers."""
-# Those that a request uses now.
+"""The user whose request the current task handles."""
+# The locks that are in use.
 _TURNS: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 ResultT = TypeVar("ResultT")
 
 
 async def apart(work: Callable[..., ResultT], *arguments: Any) -> ResultT:
-    """Work on what a client sent, for a second or more, while others are answered; other requests of its user wait."""
+    """Run CPU-bound work on a body in the worker thread.
+
+    It may take seconds. Other users are served meanwhile, other requests of this user
+    wait.
+    """
     async with _TURNS.setdefault(USER.get(), asyncio.Lock()):
-        return await asyncio.get_running_loop().run_in_executor(_THREAD, work, *arguments)
+        return await asyncio.get_running_loop().run_in_executor(
+            _THREAD, work, *arguments
+        )
 
 
 def parse(body: bytes) -> Any:
-    """Read the one document of a body. Raises `Refused`."""
+    """Parse the document of a body. Raises `RejectedRequest`."""
     try:
         text = body.decode()
         tree = read_one(text) if len(body) <= MANIFEST_BYTES_MAX else json.loads(text)
     except (Unreadable, ValueError, RecursionError) as error:
-        raise errors.bad_request(f"the body cannot be read: {str(error)[:512]}") from None
+        raise errors.bad_request(f"the body is malformed: {str(error)[:512]}") from None
     if _is_deep(tree):
-        raise errors.bad_request(f"the body is nested more than {DEPTH_MAX} levels deep")
+        raise errors.bad_request(
+            f"the body is nested more than {DEPTH_MAX} levels deep"
+        )
     return tree
 
 
 def parse_object(body: bytes) -> Tree:
-    """Read the one object of a body. Raises `Refused`."""
+    """Parse the object of a body. Raises `RejectedRequest`."""
     tree = parse(body)
     if not isinstance(tree, dict):
         raise errors.bad_request("the body must be an object")
@@ -78,17 +103,24 @@ def parse_object(body: bytes) -> Tree:
 def _is_deep(tree: Any) -> bool:
     level = [tree]
     for _ in range(DEPTH_MAX):
-        level = [child for node in level for child in (node.values() if isinstance(node, dict) else node if isinstance(node, list) else ())]
+        level = list(chain.from_iterable(map(_children, level)))
         if not level:
             return False
     return True
 
 
-def media_type(content_type: str, allowed: tuple[str, ...], *, silent: str = "") -> str:
-    """Give the media type of a body. Raises `Refused` for one that is not read.
+def _children(node: Any) -> Iterable[Any]:
+    if isinstance(node, dict):
+        return node.values()
+    return node if isinstance(node, list) else ()
 
-    `silent`: what a body without one is. The HorizontalPodAutoscaler and KEDA update scales so; a page of a browser can send one too, by
-    POST.
+
+def media_type(content_type: str, allowed: tuple[str, ...], *, silent: str = "") -> str:
+    """Return the media type of a body.
+
+    `silent` is used if the header is missing: the HorizontalPodAutoscaler and KEDA send
+    no Content-Type with updates. A web page in a browser can also omit it, but only in
+    a POST. Raises `RejectedRequest` for unsupported types.
     """
     found = content_type.partition(";")[0].strip().lower() or silent
     if found not in allowed:
@@ -97,7 +129,7 @@ def media_type(content_type: str, allowed: tuple[str, ...], *, silent: str = "")
 
 
 def names_version(kind: str, patch: Any) -> bool:
-    """Whether a patch is meant for one version of the object alone."""
+    """Return whether a patch is for one version of the object only."""
     if kind == JSON_PATCH:
         return "resourceVersion" in json.dumps(patch)
     metadata = patch.get("metadata") if isinstance(patch, dict) else None
@@ -105,50 +137,54 @@ def names_version(kind: str, patch: Any) -> bool:
 
 
 def reads_status(kind: str, patch: Any) -> bool:
-    """Whether what a patch does depends on more of the object than labels, annotations and spec."""
-    operations = patch if kind == JSON_PATCH and isinstance(patch, list) else []
-    read = (operation.get(_READS.get(str(operation.get("op")), "")) for operation in operations if isinstance(operation, dict))
-    return any(path is not None and not str(path).startswith(_WRITTEN) for path in read)
+    """Return whether a patch reads more than labels, annotations and spec."""
+    if kind != JSON_PATCH or not isinstance(patch, list):
+        return False
+    for operation in patch:
+        if isinstance(operation, dict):
+            path = operation.get(_READS.get(str(operation.get("op")), ""))
+            if path is not None and not str(path).startswith(_WRITTEN):
+                return True
+    return False
 
 
 def patched(tree: Tree, kind: str, patch: Any) -> Tree:
-    """Apply a patch to a copy of an object. Raises `Refused`."""
+    """Apply a patch to a copy of an object. Raises `RejectedRequest`."""
     if kind == JSON_PATCH:
         return _json_patched(tree, patch)
     if not isinstance(patch, dict):
         raise errors.bad_request("a merge patch must be an object")
-    merged: Tree = _merged(copy.deepcopy(tree), patch)
-    return merged
+    result: Tree = merged(tree, patch)
+    return result
 
 
 def _json_patched(tree: Tree, patch: Any) -> Tree:
     if not isinstance(patch, list) or len(patch) > _OPERATIONS_MAX:
-        raise errors.bad_request(f"a JSON patch must be a list of at most {_OPERATIONS_MAX} operations")
+        raise errors.bad_request(
+            f"a JSON patch must be a list of at most {_OPERATIONS_MAX} operations"
+        )
     result: Any = copy.deepcopy(tree)
     left = _COPIED_BYTES_MAX
     try:
         for operation in patch:
             if operation.get("op") == "copy":
-                left -= len(json.dumps(jsonpointer.resolve_pointer(result, operation["from"])))
+                copied = jsonpointer.resolve_pointer(result, operation["from"])
+                left -= len(json.dumps(copied))
                 if left < 0:
-                    raise errors.bad_request(f"a JSON patch may copy {_COPIED_BYTES_MAX} bytes in all")
+                    raise errors.bad_request(
+                        f"a JSON patch may copy at most {_COPIED_BYTES_MAX} bytes in total"
+                    )
             result = jsonpatch.apply_patch(result, [operation], in_place=True)
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, *_NOT_A_PATCH) as error:
-        message = f"the server rejected our request due to an error in our request: {str(error)[:512]}"
-        raise errors.Refused(422, "Invalid", message) from None
+    except (
+        jsonpatch.JsonPatchException,
+        jsonpointer.JsonPointerException,
+        *_NOT_A_PATCH,
+    ) as error:
+        message = (
+            "the server rejected our request due to an error in our request: "
+            f"{str(error)[:512]}"
+        )
+        raise errors.RejectedRequest(422, "Invalid", message) from None
     if not isinstance(result, dict):
-        raise errors.bad_request("the patch leaves no object")
-    return result
-
-
-def _merged(target: Any, patch: Any) -> Any:
-    """Merge as RFC 7386 says: null removes, objects are merged, all else is replaced."""
-    if not isinstance(patch, dict):
-        return patch
-    result = target if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        else:
-            result[key] = _merged(result.get(key), value)
+        raise errors.bad_request("the result of the patch is not an object")
     return result

@@ -1,24 +1,34 @@
-"""Refusals as Kubernetes says them: a `Status` with a reason, and for an invalid object one cause per field."""
+"""Errors in Kubernetes' form: a `Status` with a reason and causes."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from api_types.validation.problems import InvalidManifest
-from front.applying.merging import Conflict
-from front.applying.owners import UPDATE, Owner
+from front.applying.merging import FieldConflict
+from front.applying.owners import UPDATE, FieldManager
 from front.store.projection import Tree
 
-MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and "
+    "try again"
+)
 _MESSAGE_MAX = 4096
 _OPTIONS_GROUP = "meta.k8s.io"
 
 
-class Refused(Exception):
-    """A request that is not carried out; `status` is the answer's body, and its `code` that of HTTP."""
+class RejectedRequest(Exception):
+    """A rejected request.
+
+    `status` is the body of the response, `code` the HTTP status.
+    """
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
-        """Say why. `details`: name, kind, causes and so on, as in `StatusDetails`; with `retryAfterSeconds` clients ask again."""
+        """Build the Status.
+
+        `details` are fields of `StatusDetails`. With `retryAfterSeconds`, clients
+        repeat the request automatically.
+        """
         super().__init__(message)
         self.code, self.retry_after = code, int(details.get("retryAfterSeconds", 0))
         self.status: Tree = {
@@ -28,157 +38,238 @@ class Refused(Exception):
             "status": "Failure",
             "message": message[:_MESSAGE_MAX],
             "reason": reason,
-            **({"details": details} if details else {}),
             "code": code,
         }
+        if details:
+            self.status["details"] = details
 
 
-class Stale(Refused):
-    """The object was changed since it was read: what was wanted may be possible once it is read again."""
+class Stale(RejectedRequest):
+    """The object has changed since it was read.
+
+    The same change may succeed after another read.
+    """
 
 
-class Silent(Refused):
-    """Nobody answers for the object: no worker, or Temporal does not."""
+class Silent(RejectedRequest):
+    """No worker answers for the object, or Temporal itself does not answer."""
 
 
-def not_found(group: str, plural: str, name: str) -> Refused:
-    """Make the refusal for an object that does not exist."""
-    return Refused(404, "NotFound", f'{_qualified(group, plural)} "{name}" not found', name=name, group=group, kind=plural)
+def not_found(group: str, plural: str, name: str) -> RejectedRequest:
+    return RejectedRequest(
+        404,
+        "NotFound",
+        f'{_qualified(group, plural)} "{name}" not found',
+        name=name,
+        group=group,
+        kind=plural,
+    )
 
 
-def already_exists(group: str, plural: str, name: str) -> Refused:
-    """Make the refusal to create what exists."""
+def already_exists(group: str, plural: str, name: str) -> RejectedRequest:
     message = f'{_qualified(group, plural)} "{name}" already exists'
-    return Refused(409, "AlreadyExists", message, name=name, group=group, kind=plural)
+    return RejectedRequest(
+        409, "AlreadyExists", message, name=name, group=group, kind=plural
+    )
 
 
-def conflict(group: str, plural: str, name: str, why: str) -> Refused:
-    """Make the refusal of a change to an object that is another one, or in another state, than the client means."""
-    return Refused(409, "Conflict", _unfulfilled(group, plural, name, why), name=name, group=group, kind=plural)
+def conflict(group: str, plural: str, name: str, why: str) -> RejectedRequest:
+    """Return the error for a change that does not fit the object's state."""
+    return RejectedRequest(
+        409,
+        "Conflict",
+        _unfulfilled(group, plural, name, why),
+        name=name,
+        group=group,
+        kind=plural,
+    )
 
 
 def stale(group: str, plural: str, name: str, why: str) -> Stale:
-    """Make the refusal of a change to an object that was changed meanwhile."""
-    return Stale(409, "Conflict", _unfulfilled(group, plural, name, why), name=name, group=group, kind=plural)
+    """Return the error for a change of an object that was modified meanwhile."""
+    return Stale(
+        409,
+        "Conflict",
+        _unfulfilled(group, plural, name, why),
+        name=name,
+        group=group,
+        kind=plural,
+    )
 
 
 def _unfulfilled(group: str, plural: str, name: str, why: str) -> str:
-    return f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
+    return (
+        f'Operation cannot be fulfilled on {_qualified(group, plural)} "{name}": {why}'
+    )
 
 
-def invalid(group: str, kind: str, name: str, refusal: InvalidManifest) -> Refused:
-    """Make the refusal of an invalid object, with a cause per problem."""
+def invalid(
+    group: str, kind: str, name: str, refusal: InvalidManifest
+) -> RejectedRequest:
+    """Return the error for an invalid object, with one cause per problem."""
     causes = [
-        {"reason": "FieldValueInvalid", "message": problem.problem, "field": problem.field or "<root>"} for problem in refusal.problems
+        {
+            "reason": "FieldValueInvalid",
+            "message": problem.problem,
+            "field": problem.field or "<root>",
+        }
+        for problem in refusal.problems
     ]
-    told = causes[0]["message"] if len(causes) == 1 else "[" + ", ".join(f"{each['field']}: {each['message']}" for each in causes) + "]"
-    field = f"{causes[0]['field']}: " if len(causes) == 1 else ""
-    message = f'{kind}.{group} "{name}" is invalid: {field}{told}'
-    return Refused(422, "Invalid", message, name=name, group=group, kind=kind, causes=causes)
+    described = [f"{each['field']}: {each['message']}" for each in causes]
+    problems = described[0] if len(described) == 1 else f"[{', '.join(described)}]"
+    message = f'{kind}.{group} "{name}" is invalid: {problems}'
+    return RejectedRequest(
+        422, "Invalid", message, name=name, group=group, kind=kind, causes=causes
+    )
 
 
-def invalid_option(options: str, field: str, reason: str, problem: str) -> Refused:
-    """Make the refusal of a parameter of a write. `options`: what Kubernetes calls the parameters of its verb."""
+def invalid_option(
+    options: str, field: str, reason: str, problem: str
+) -> RejectedRequest:
+    """Return the error for an invalid query parameter of a write.
+
+    `options` is Kubernetes' name for the parameters of the verb, such as
+    `PatchOptions`.
+    """
     causes = [{"reason": reason, "message": problem, "field": field}]
     message = f'{options}.{_OPTIONS_GROUP} "" is invalid: {field}: {problem}'
-    return Refused(422, "Invalid", message, group=_OPTIONS_GROUP, kind=options, causes=causes)
+    return RejectedRequest(
+        422, "Invalid", message, group=_OPTIONS_GROUP, kind=options, causes=causes
+    )
 
 
-def apply_conflict(conflicts: Sequence[Conflict]) -> Refused:
-    """Make the refusal of a server-side apply that would change what other managers own, with a cause per field."""
+def apply_conflict(conflicts: Sequence[FieldConflict]) -> RejectedRequest:
+    """Return the error for an apply that conflicts with other managers.
+
+    It has one cause per field.
+    """
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_named(each.owner)}", "field": each.field} for each in conflicts
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {_named(each.owner)}",
+            "field": each.field,
+        }
+        for each in conflicts
     ]
     if len(conflicts) == 1:
-        return Refused(409, "Conflict", f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}", causes=causes)
+        return RejectedRequest(
+            409,
+            "Conflict",
+            f"Apply failed with 1 conflict: {causes[0]['message']}: {causes[0]['field']}",
+            causes=causes,
+        )
     lines = [f"Apply failed with {len(conflicts)} conflicts: "]
     for owner in dict.fromkeys(each.owner for each in conflicts):
-        lines += [f"conflicts with {_named(owner)}:", *(f"- {each.field}" for each in conflicts if each.owner == owner)]
-    return Refused(409, "Conflict", lines[0] + "\n".join(lines[1:]), causes=causes)
+        lines.append(f"conflicts with {_named(owner)}:")
+        lines += [f"- {each.field}" for each in conflicts if each.owner == owner]
+    return RejectedRequest(
+        409, "Conflict", lines[0] + "\n".join(lines[1:]), causes=causes
+    )
 
 
-def _named(owner: Owner) -> str:
+def _named(owner: FieldManager) -> str:
     name = json.dumps(owner.name, ensure_ascii=False)
     name += f' with subresource "{owner.subresource}"' if owner.subresource else ""
     return f"{name} using {owner.api_version}" if owner.operation == UPDATE else name
 
 
-def bad_request(message: str) -> Refused:
-    """Make the refusal of a request that cannot be read."""
-    return Refused(400, "BadRequest", message)
+def bad_request(message: str) -> RejectedRequest:
+    return RejectedRequest(400, "BadRequest", message)
 
 
-def unauthorized(message: str = "Unauthorized") -> Refused:
-    """Make the refusal of a caller who is not known."""
-    return Refused(401, "Unauthorized", message)
+def unauthorized(message: str = "Unauthorized") -> RejectedRequest:
+    return RejectedRequest(401, "Unauthorized", message)
 
 
-def forbidden(group: str, plural: str, name: str, message: str) -> Refused:
-    """Make the refusal of a caller who may not do this."""
+def forbidden(group: str, plural: str, name: str, message: str) -> RejectedRequest:
     who = f'{_qualified(group, plural)} "{name}"' if name else _qualified(group, plural)
-    return Refused(403, "Forbidden", f"{who} is forbidden: {message}", name=name, group=group, kind=plural)
+    return RejectedRequest(
+        403,
+        "Forbidden",
+        f"{who} is forbidden: {message}",
+        name=name,
+        group=group,
+        kind=plural,
+    )
 
 
-def no_namespaces(name: str) -> Refused:
-    """Make the refusal to show a namespace.
+def no_namespaces(name: str) -> RejectedRequest:
+    """Return the error for a request for a namespace.
 
-    For an object that is not found kubectl asks for the namespace. If that is not found either, it tells of the namespace alone.
+    If kubectl does not find an object, it requests the object's namespace. If that is
+    not found either, kubectl reports only the namespace.
     """
-    return forbidden("", "namespaces", name, "this server keeps no namespaces, and objects can be in one of any name")
+    return forbidden(
+        "",
+        "namespaces",
+        name,
+        "this server does not store namespaces; objects may use any namespace name",
+    )
 
 
-def method_not_allowed(method: str) -> Refused:
-    """Make the refusal of a method that a resource does not have."""
-    return Refused(405, "MethodNotAllowed", f"the server does not allow {method} on the requested resource")
+def method_not_allowed(method: str) -> RejectedRequest:
+    return RejectedRequest(
+        405,
+        "MethodNotAllowed",
+        f"the server does not allow {method} on the requested resource",
+    )
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> Refused:
-    """Make the refusal of a body in a format that is not read."""
-    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-    return Refused(415, "UnsupportedMediaType", message)
+def unsupported_media_type(accepted: Sequence[str]) -> RejectedRequest:
+    message = (
+        "the body of the request was in an unknown format - accepted media types "
+        f"include: {', '.join(accepted)}"
+    )
+    return RejectedRequest(415, "UnsupportedMediaType", message)
 
 
-def compressed() -> Refused:
-    """Make the refusal of a body that is not sent as it is."""
-    return Refused(415, "UnsupportedMediaType", "a compressed body is not read; send it without Content-Encoding")
+def compressed() -> RejectedRequest:
+    return RejectedRequest(
+        415,
+        "UnsupportedMediaType",
+        "compressed bodies are not supported; send it without Content-Encoding",
+    )
 
 
-def expired() -> Refused:
-    """Make the refusal of a watch from a version that is too old."""
-    return Refused(410, "Expired", "The resourceVersion for the provided watch is too old.")
+def expired() -> RejectedRequest:
+    return RejectedRequest(
+        410, "Expired", "The resourceVersion for the provided watch is too old."
+    )
 
 
-def unavailable(message: str) -> Refused:
-    """Make the refusal of what cannot be done at this moment."""
-    return Refused(503, "ServiceUnavailable", message)
+def unavailable(message: str) -> RejectedRequest:
+    return RejectedRequest(503, "ServiceUnavailable", message)
 
 
-def not_yet(message: str) -> Refused:
-    """Make the refusal of what is not done at all now, and may be in a second: clients ask again by themselves.
+def not_yet(message: str) -> RejectedRequest:
+    """Return an error after which clients repeat the request automatically.
 
-    Of nothing else: a write of which it is not known whether it was carried out must not be sent again unseen.
+    Use it only for requests that had no effect. A write with an unknown result must not
+    be repeated blindly.
     """
-    return Refused(503, "ServiceUnavailable", message, retryAfterSeconds=1)
+    return RejectedRequest(503, "ServiceUnavailable", message, retryAfterSeconds=1)
 
 
 def silent(message: str) -> Silent:
-    """Make the refusal of what concerns an object for which nobody answers at this moment."""
+    """Return the error for a request to an object for which no worker answers."""
     return Silent(503, "ServiceUnavailable", message)
 
 
-def undecided() -> Refused:
-    """Make the refusal of what nobody can say at this moment whether the caller may do it."""
-    return not_yet("the API server that says what users may do does not answer; ask again in a moment")
+def undecided() -> RejectedRequest:
+    """Return the error for a request that no authorizer has decided."""
+    return not_yet(
+        "the API server that authorizes users does not answer; try again in a moment"
+    )
 
 
-def too_many(message: str, seconds: int) -> Refused:
-    """Make the refusal of a caller who has reached a limit, who may ask again after some seconds."""
-    return Refused(429, "TooManyRequests", message, retryAfterSeconds=seconds)
+def too_many(message: str, seconds: int) -> RejectedRequest:
+    return RejectedRequest(429, "TooManyRequests", message, retryAfterSeconds=seconds)
 
 
-def too_large(limit: int) -> Refused:
-    """Make the refusal of a body that is too large."""
-    return Refused(413, "RequestEntityTooLarge", f"the request is larger than {limit} bytes")
+def too_large(limit: int) -> RejectedRequest:
+    return RejectedRequest(
+        413, "RequestEntityTooLarge", f"the request is larger than {limit} bytes"
+    )
 
 
 def _qualified(group: str, plural: str) -> str:

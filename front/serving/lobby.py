@@ -1,8 +1,8 @@
-"""The lobby: connections whose caller the front does not know yet.
+"""The lobby: connections of callers that are not authenticated yet.
 
 Every client in the network can open connections, send half of a request, and wait. Each
-connection takes a descriptor. So the lobby has a size and a time limit. A connection leaves the
-lobby with the first request of a known user.
+connection uses a file descriptor. So the lobby has a size limit and a time limit. A
+connection leaves the lobby with its first authenticated request.
 """
 
 import asyncio
@@ -14,14 +14,17 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 LOBBY_SECONDS = 30.0
-"""A connection without a request of a known user ends after so many seconds."""
+"""The time limit for the first authenticated request on a connection."""
 _LOBBY_MAX = 1024
 _SHARE = 4
-"""The lobby takes a quarter of the descriptors. The rest is for users, Temporal and files."""
+"""The lobby uses a quarter of the file descriptors.
+
+The rest is for users, Temporal and files.
+"""
 _SWEEP_SECONDS = 1.0
 
 Peer = tuple[Any, ...]
-"""The address and the port of a client, as the socket module gives them."""
+"""The address and port of a client, as returned by the socket module."""
 
 
 class _Waiting(NamedTuple):
@@ -30,26 +33,31 @@ class _Waiting(NamedTuple):
 
 
 class Lobby:
-    """The connections that wait, the oldest first.
+    """The waiting connections, oldest first.
 
-    A full lobby ends the oldest connection of the source that has most. So one source with many
-    connections does not keep others out, and a caller who sends a whole request at once is served
-    although many others hold connections from the same address.
+    A full lobby closes the oldest connection of the source with the most connections.
+    So one source with many connections does not block others. A caller that sends a
+    whole request at once is served even if others hold many connections from the same
+    address.
     """
 
-    def __init__(self, size: int | None = None, now: Callable[[], float] = time.monotonic) -> None:
-        """`size`: by default a quarter of the descriptors. `now` gives seconds."""
+    def __init__(
+        self, size: int | None = None, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`size` defaults to a quarter of the descriptors.
+
+        `now` returns monotonic seconds.
+        """
         self.size = size or _default_size()
         self._now = now
         self._waiting: dict[Peer, _Waiting] = {}
         self._by_source: Counter[str] = Counter()
 
     def __len__(self) -> int:
-        """Return how many connections wait."""
         return len(self._waiting)
 
     def enter(self, peer: Peer, connection: socket.socket) -> None:
-        """Let a new connection wait. A full lobby ends another one."""
+        """Add a new connection. A full lobby closes another one."""
         if len(self._waiting) >= self.size:
             ((source, _),) = self._by_source.most_common(1)
             self._end(next(each for each in self._waiting if each[0] == source))
@@ -57,7 +65,7 @@ class Lobby:
         self._by_source[str(peer[0])] += 1
 
     def leave(self, peer: Peer | None) -> None:
-        """Forget a connection that is closed, or whose caller is known now."""
+        """Remove a connection that is closed or authenticated."""
         if peer is not None and peer in self._waiting:
             del self._waiting[peer]
             source = str(peer[0])
@@ -66,13 +74,15 @@ class Lobby:
                 del self._by_source[source]
 
     def end_late(self) -> None:
-        """End the connections whose time is over."""
+        """Close the connections whose time is over."""
         over = self._now() - LOBBY_SECONDS
-        for peer in [peer for peer, waiting in self._waiting.items() if waiting.since <= over]:
+        for peer in [
+            peer for peer, waiting in self._waiting.items() if waiting.since <= over
+        ]:
             self._end(peer)
 
     async def sweep(self) -> None:
-        """End late connections until cancelled."""
+        """Close late connections until cancelled."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             self.end_late()
@@ -83,12 +93,13 @@ class Lobby:
         try:
             connection.shutdown(socket.SHUT_RDWR)
         except OSError:
-            # The client has closed it. The transport finds that out and closes the socket.
+            # The client has closed the connection. The transport notices that and
+            # closes the socket.
             return
 
 
 class LobbyListener(socket.socket):
-    """A listening socket whose connections enter a lobby, before a TLS handshake."""
+    """A listening socket that adds connections to a lobby before the TLS handshake."""
 
     def __init__(self, listener: socket.socket, lobby: Lobby) -> None:
         """Take over a listening socket."""
@@ -97,7 +108,7 @@ class LobbyListener(socket.socket):
         self._lobby = lobby
 
     def accept(self) -> tuple[socket.socket, Peer]:
-        """Accept a connection, as every listening socket does."""
+        """Accept a connection and add it to the lobby."""
         accepted, peer = super().accept()
         connection = _Connection(accepted, peer, self._lobby)
         self._lobby.enter(peer, connection)
@@ -111,7 +122,7 @@ class _Connection(socket.socket):
         self._peer, self._lobby = peer, lobby
 
     def close(self) -> None:
-        """Close the connection, and leave the lobby."""
+        """Close the connection and remove it from the lobby."""
         self._lobby.leave(self._peer)
         super().close()
 

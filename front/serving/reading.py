@@ -1,4 +1,4 @@
-"""Get and list, from the projection."""
+"""Gets and lists objects from the projection."""
 
 import base64
 import json
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from front.serving import errors, tables
 from front.serving.formats.negotiation import wants_metadata, wants_table
-from front.serving.requests import Resource
-from front.serving.selectors import Selection
+from front.serving.requests import RequestedResource
+from front.serving.selectors import ObjectSelector
 from front.serving.sending import in_turns
-from front.store.projection import Key, Projection, Stored, Tree
+from front.store.projection import ObjectKey, Projection, StoredObject, Tree
 
 _LIMIT_MAX = 10_000
 _TOKEN_MAX = 2048
@@ -21,7 +21,10 @@ Parameters = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Form:
-    """How a client wants objects: as they are, in a Table, or their metadata alone. `included`: what a Table's rows have beside cells."""
+    """The form in which a client requests objects: whole, in a Table, or only metadata.
+
+    `included` selects the object in each row of a Table.
+    """
 
     table: bool = False
     metadata: bool = False
@@ -29,58 +32,82 @@ class Form:
 
     @classmethod
     def of(cls, accept: str, parameters: Parameters) -> "Form":
-        """Read it from the headers and parameters of a request."""
-        return cls(wants_table(accept), wants_metadata(accept), parameters.get("includeObject", ""))
+        """Parse the headers and parameters of a request."""
+        return cls(
+            wants_table(accept),
+            wants_metadata(accept),
+            parameters.get("includeObject", ""),
+        )
 
     @property
     def is_whole(self) -> bool:
-        """Whether objects are wanted as they are."""
         return not self.table and not self.metadata
 
-    def one(self, resource: Resource, tree: Tree, *, headed: bool = True) -> Tree:
-        """Write one object."""
+    def one(
+        self, resource: RequestedResource, tree: Tree, *, headed: bool = True
+    ) -> Tree:
+        """Return one object in this form."""
         if self.table:
             version = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
-            return tables.table(resource.info, [tree], version, self.included, headed=headed)
+            return tables.table(
+                resource.info, [tree], version, self.included, headed=headed
+            )
         return tables.partial(tree) if self.metadata else tree
 
-    def around(self, resource: Resource, metadata: Tree) -> Tree:
-        """Write a list without anything in it; the field that has its items is the last one."""
+    def around(self, resource: RequestedResource, metadata: Tree) -> Tree:
+        """Return a list without items; the field of its items is the last one."""
         info = resource.info
         if self.table:
             return tables.table(info, (), metadata, self.included)
         if self.metadata:
-            return {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata, "items": []}
-        return {"kind": f"{info.kind}List", "apiVersion": info.api_version, "metadata": metadata, "items": []}
+            return {
+                "kind": "PartialObjectMetadataList",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "items": [],
+            }
+        return {
+            "kind": f"{info.kind}List",
+            "apiVersion": info.api_version,
+            "metadata": metadata,
+            "items": [],
+        }
 
-    def items(self, resource: Resource, held: Iterable[Stored]) -> Iterator[bytes]:
-        """Write the items of a list as JSON, each when it is asked for."""
+    def items(
+        self, resource: RequestedResource, held: Iterable[StoredObject]
+    ) -> Iterator[bytes]:
+        """Yield the items of a list as JSON; each is encoded when it is consumed."""
         if self.is_whole:
             return (stored.encoded for stored in held)
         trees = (stored.tree for stored in held)
-        rows = tables.rows(resource.info, trees, self.included) if self.table else map(tables.partial, trees)
-        return map(encoded, rows)
+        if self.table:
+            return map(encoded, tables.rows(resource.info, trees, self.included))
+        return map(encoded, map(tables.partial, trees))
 
 
 @dataclass(frozen=True)
-class Listed:
-    """A collection, or a part of one, as it was when it was asked for."""
+class ListSnapshot:
+    """A collection, or a page of it, at the time of the request."""
 
-    resource: Resource
-    held: Sequence[Stored]
+    resource: RequestedResource
+    held: Sequence[StoredObject]
     metadata: Tree
 
     async def parts(self, form: Form) -> Iterable[bytes]:
-        """Write it as JSON, in parts. Others are answered meanwhile, and may write.
+        """Return the JSON of the collection in parts.
 
-        Whole objects are written once for all answers. Rows and metadata are written for each anew, and only as their client reads them:
-        otherwise those that wait for slow clients would fill the memory.
+        Other requests are served in between, and may write. Whole objects are encoded
+        once for all responses. Rows and metadata are encoded for each response as the
+        client reads them, because those of slow clients would fill the memory.
         """
         parts = self._parts(form)
-        return [part async for part in in_turns(parts)] if form.is_whole else parts
+        if form.is_whole:
+            return [part async for part in in_turns(parts)]
+        return parts
 
     def _parts(self, form: Form) -> Iterator[bytes]:
-        yield encoded(form.around(self.resource, self.metadata)).removesuffix(_EMPTY) + b"["
+        head = encoded(form.around(self.resource, self.metadata))
+        yield head.removesuffix(_EMPTY) + b"["
         for number, item in enumerate(form.items(self.resource, self.held)):
             if number:
                 yield b","
@@ -89,75 +116,110 @@ class Listed:
 
 
 def encoded(tree: Tree) -> bytes:
-    """Write JSON."""
     return json.dumps(tree, separators=(",", ":")).encode()
 
 
-def get(projection: Projection, resource: Resource) -> Tree:
-    """Give an object. Raises `Refused` if there is none."""
+def get(projection: Projection, resource: RequestedResource) -> Tree:
+    """Return an object. Raises `RejectedRequest` if it does not exist."""
     stored = projection.get(resource.key)
     if resource.key in projection.unread:
-        raise errors.not_yet("no worker has answered for this object yet; ask again in a moment")
+        raise errors.not_yet(
+            "no worker has answered for this object yet; try again in a moment"
+        )
     if stored is None:
         raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
     return stored.tree
 
 
-def selection(resource: Resource, parameters: Parameters) -> Selection:
-    """Read what of a collection is wanted. Raises `Refused`."""
-    return Selection(resource.namespace, resource.name, parameters.get("labelSelector", ""), parameters.get("fieldSelector", ""))
+def selection(resource: RequestedResource, parameters: Parameters) -> ObjectSelector:
+    """Parse the selectors of a request. Raises `RejectedRequest`."""
+    return ObjectSelector(
+        resource.namespace,
+        resource.name,
+        parameters.get("labelSelector", ""),
+        parameters.get("fieldSelector", ""),
+    )
 
 
-async def listed(projection: Projection, resource: Resource, parameters: Parameters) -> Listed:
-    """Give a collection, or the part of it that a client asks for. Raises `Refused`.
+async def listed(
+    projection: Projection, resource: RequestedResource, parameters: Parameters
+) -> ListSnapshot:
+    """Return a collection, or the page that a client requests.
 
-    Parts are made of what is there when they are asked for: an object that is there all the time is in one of them, and once. Their version
-    is that of the first part, so a watch that goes on from it tells of all that changed meanwhile. What was created since is in no later
-    part: if it is deleted before the watch begins, nobody tells of it.
+    Each page shows the objects at the time of its request. An object that exists all
+    the time is on exactly one page. All pages have the version of the first page, so a
+    watch from that version sees all changes in between. An object that was created
+    after the first page is on no page. If it is deleted before the watch begins, the
+    client never sees it. Raises `RejectedRequest`.
     """
     wanted = selection(resource, parameters)
     check_all_are_read(projection, resource, wanted)
     limit = number(parameters, "limit")
     after, version = _continued(parameters.get("continue", ""), projection.high)
-    # Taken at once: others may write before all was looked at.
+    # Copy at once, because others may write before the loop ends.
     held = list(projection.of_kind(resource.info.kind).items())
     there = (item for item in held if item[1].first <= version)
-    matching = [item async for item in in_turns(there) if wanted.has_key(item[0]) and wanted.has_labels(item[1])]
+    matching = [
+        item
+        async for item in in_turns(there)
+        if wanted.has_key(item[0]) and wanted.has_labels(item[1])
+    ]
     rows = sorted(item for item in matching if after is None or item[0] > after)
     shown = rows[: min(limit, _LIMIT_MAX)] if limit else rows
     metadata: Tree = {"resourceVersion": str(version)}
     if len(shown) < len(rows):
-        metadata |= {"continue": _token(shown[-1][0], version), "remainingItemCount": len(rows) - len(shown)}
+        metadata |= {
+            "continue": _token(shown[-1][0], version),
+            "remainingItemCount": len(rows) - len(shown),
+        }
         if wanted.by_labels or parameters.get("fieldSelector"):
             del metadata["remainingItemCount"]
-    return Listed(resource, [stored for _, stored in shown], metadata)
+    return ListSnapshot(resource, [stored for _, stored in shown], metadata)
 
 
-def check_all_are_read(projection: Projection, resource: Resource, wanted: Selection) -> None:
-    """Raise `Refused` if something of a collection was never read: who was told less than all would take the rest for deleted."""
-    if any(key.kind == resource.info.kind and wanted.has_key(key) for key in projection.unread):
-        raise errors.not_yet("no worker has answered for some of these objects yet; ask again in a moment")
+def check_all_are_read(
+    projection: Projection, resource: RequestedResource, wanted: ObjectSelector
+) -> None:
+    """Raise `RejectedRequest` if some object of a collection was never read.
+
+    The client would take the missing objects for deleted.
+    """
+    if any(
+        key.kind == resource.info.kind and wanted.has_key(key)
+        for key in projection.unread
+    ):
+        raise errors.not_yet(
+            "no worker has answered for some of these objects yet; try again in a moment"
+        )
 
 
 def number(parameters: Parameters, name: str) -> int:
-    """Read a whole number that is not negative; 0 if it is not given. Raises `Refused`."""
+    """Parse a non-negative integer parameter; 0 if it is missing.
+
+    Raises `RejectedRequest`.
+    """
     text = parameters.get(name) or "0"
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
-        raise errors.bad_request(f"{name}: {text[:64]!r} is not a whole number that is not negative")
+        raise errors.bad_request(f"{name}: {text[:64]!r} is not a non-negative integer")
     return int(text)
 
 
-def _token(key: Key, version: int) -> str:
+def _token(key: ObjectKey, version: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([*key, version]).encode()).decode()
 
 
-def _continued(token: str, high: int) -> tuple[Key | None, int]:
+def _continued(token: str, high: int) -> tuple[ObjectKey | None, int]:
     if not token:
         return None, high
+    invalid = errors.bad_request(
+        "continue: the token is invalid; list again without a token"
+    )
     try:
-        kind, namespace, name, version = json.loads(base64.urlsafe_b64decode(token[:_TOKEN_MAX].encode()))
+        text = base64.urlsafe_b64decode(token[:_TOKEN_MAX].encode())
+        kind, namespace, name, version = json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        raise errors.bad_request("continue: this token is none of this server; list again without it") from None
-    if not all(isinstance(part, str) for part in (kind, namespace, name)) or not isinstance(version, int):
-        raise errors.bad_request("continue: this token is none of this server; list again without it")
-    return Key(kind, namespace, name), version
+        raise invalid from None
+    names_are_text = all(isinstance(part, str) for part in (kind, namespace, name))
+    if not names_are_text or not isinstance(version, int):
+        raise invalid
+    return ObjectKey(kind, namespace, name), version

@@ -1,21 +1,24 @@
-"""What a request is about, read from its path as Kubernetes lays it out."""
+"""Parses Kubernetes paths into resources."""
 
 from dataclasses import dataclass
 
 from api_types.resources.kinds import SERVED, KindInfo
 from front.access.access_file import ANY, Attempt
-from front.store.projection import Key
+from front.store.projection import ObjectKey
 
 _BY_PLURAL = {(info.group, info.version, info.plural): info for info in SERVED}
 GROUP_VERSIONS = tuple(dict.fromkeys((info.group, info.version) for info in SERVED))
 SCALE, STATUS, METRICS, EVENTS = "scale", "status", "metrics", "events"
-# No name of Kubernetes is longer.
+# The maximum length of a Kubernetes name.
 _PART_MAX = 253
 
 
 @dataclass(frozen=True)
-class Resource:
-    """A collection (`name` is empty), an object, or a subresource. An empty `namespace` of a namespaced kind means all."""
+class RequestedResource:
+    """A collection (`name` is empty), an object, or a subresource.
+
+    An empty `namespace` of a namespaced kind means all namespaces.
+    """
 
     info: KindInfo
     namespace: str = ""
@@ -23,26 +26,35 @@ class Resource:
     subresource: str = ""
 
     @property
-    def key(self) -> Key:
-        """Name the object in the projection."""
-        return Key(self.info.kind, self.namespace, self.name)
+    def key(self) -> ObjectKey:
+        """The key of the object in the projection."""
+        return ObjectKey(self.info.kind, self.namespace, self.name)
 
     @property
     def plural(self) -> str:
-        """Name the resource as rules do."""
-        return f"{self.info.plural}/{self.subresource}" if self.subresource else self.info.plural
+        """The resource with its subresource, as rules name it."""
+        if self.subresource:
+            return f"{self.info.plural}/{self.subresource}"
+        return self.info.plural
 
     def attempt(self, verb: str) -> Attempt:
-        """Say what a user wants to do here."""
+        """Return the attempt that a user needs a right for."""
         namespace = (self.namespace or ANY) if self.info.namespaced else ""
         return Attempt(verb, self.plural, namespace, self.name, self.info.namespaced)
 
 
-def resource_of(path: str) -> Resource | None:
-    """Read `/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUB]]`; None if nothing of ours is there."""
+def resource_of(path: str) -> RequestedResource | None:
+    """Parse `/apis/GROUP/VERSION[/namespaces/NS]/PLURAL[/NAME[/SUB]]`.
+
+    Returns None if this server does not serve the path.
+    """
     namespace = ""
     parts = path.strip("/").split("/")
-    if not all(parts) or not path.isprintable() or any(len(part) > _PART_MAX for part in parts):
+    if (
+        not all(parts)
+        or not path.isprintable()
+        or any(len(part) > _PART_MAX for part in parts)
+    ):
         return None
     match parts:
         case ["apis", group, version, "namespaces", namespace, plural, *below]:
@@ -59,31 +71,43 @@ def resource_of(path: str) -> Resource | None:
             return None
     if info is None or bool(namespace) > info.namespaced:
         return None
-    if (name and info.namespaced and not namespace) or subresource not in subresources(info):
+    if (name and info.namespaced and not namespace) or subresource not in subresources(
+        info
+    ):
         return None
-    return Resource(info, namespace, name, subresource)
+    return RequestedResource(info, namespace, name, subresource)
 
 
 def namespace_of(path: str) -> str:
-    """Give the namespace that `/api/v1/namespaces/NAME` names; empty for another path."""
+    """Return the NAME of `/api/v1/namespaces/NAME`; an empty string for other paths."""
     match path.strip("/").split("/"):
-        case ["api", "v1", "namespaces", name] if path.isprintable() and len(name) <= _PART_MAX:
+        case ["api", "v1", "namespaces", name] if (
+            path.isprintable() and len(name) <= _PART_MAX
+        ):
             return name
     return ""
 
 
 def subresources(info: KindInfo) -> tuple[str, ...]:
-    """Give the subresources of a kind, the object itself first."""
+    """Return the subresources of a kind; the first is empty, for the object itself."""
     return ("", STATUS, SCALE) if info.scale else ("", STATUS)
 
 
 def governed(info: KindInfo) -> tuple[str, ...]:
-    """Give the resources of a kind that rules are about: what is scaled has some that are served below `/v1`."""
+    """Return the resources of a kind that rules can name.
+
+    Scalable kinds also have resources that are served below `/v1`.
+    """
     below_v1 = (METRICS, EVENTS) if info.scale else ()
-    return tuple(f"{info.plural}/{name}" if name else info.plural for name in (*subresources(info), *below_v1))
+    return tuple(
+        f"{info.plural}/{name}" if name else info.plural
+        for name in (*subresources(info), *below_v1)
+    )
 
 
 def verbs(info: KindInfo) -> list[str]:
-    """Give what can be done with objects of a kind."""
-    reading = ["get", "list", "watch"]
-    return ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"] if info.user_may_apply else reading
+    """Return the verbs that a kind supports."""
+    found = ["get", "list", "watch"]
+    if info.user_may_apply:
+        found += ["create", "delete", "deletecollection", "patch", "update"]
+    return sorted(found)

@@ -2,43 +2,54 @@
 
 from collections.abc import Callable
 
-from client.errors import Refused as NoSelector
-from client.refs.selectors import TERMS_MAX, parse_selector
-from front.serving.errors import Refused, bad_request
-from front.store.projection import Key, Stored
+from fleet_client.errors import Refused as NoSelector
+from fleet_client.refs.selectors import TERMS_MAX, parse_selector
+from front.serving.errors import RejectedRequest, bad_request
+from front.store.projection import ObjectKey, StoredObject
 
-Labels = Callable[[Stored], bool]
+Labels = Callable[[StoredObject], bool]
 _FIELDS = ("metadata.name", "metadata.namespace")
 _LENGTH_MAX = 16 * 1024
 
 
-class Selection:
-    """What of a kind is wanted: a namespace, or one name, or all that two selectors select."""
+class ObjectSelector:
+    """A selection within a kind: by namespace, name, labels and fields."""
 
     def __init__(self, namespace: str, name: str, labels: str, fields: str) -> None:
-        """Read the selectors. Raises `Refused`."""
+        """Parse the selectors. Raises `RejectedRequest`."""
         self._namespace, self._name = namespace, name
         self.by_labels = bool(labels.strip())
         try:
             self._labels = parse_selector(labels)
         except NoSelector as error:
-            raise bad_request(f"labelSelector: {error.message}; {error.next_step}") from error
+            raise bad_request(
+                f"labelSelector: {error.message}; {error.next_step}"
+            ) from error
         self._terms = _terms(fields)
 
-    def has_key(self, key: Key) -> bool:
-        """Whether an object is in the namespace, and has the name."""
-        if (self._namespace and key.namespace != self._namespace) or (self._name and key.name != self._name):
+    def has_key(self, key: ObjectKey) -> bool:
+        """Return whether the namespace, the name and the field selector match."""
+        if (self._namespace and key.namespace != self._namespace) or (
+            self._name and key.name != self._name
+        ):
             return False
         values = {"metadata.name": key.name, "metadata.namespace": key.namespace}
-        return all((values[field] == value) is equal for field, value, equal in self._terms)
+        return all(
+            (values[field] == value) is equal for field, value, equal in self._terms
+        )
 
-    def has_labels(self, stored: Stored) -> bool:
-        """Whether its labels are selected."""
+    def has_labels(self, stored: StoredObject) -> bool:
+        """Return whether the label selector matches."""
         return self._labels(stored.labels)
 
-    def had_labels(self, stored: Stored, since: int) -> bool:
-        """Whether the labels that it had at a version were selected; those that it has, if they are not known."""
-        return self._labels(stored.labels_before if stored.relabelled > since else stored.labels)
+    def had_labels(self, stored: StoredObject, since: int) -> bool:
+        """Return whether the labels at a version matched.
+
+        The current labels are used if the earlier ones are unknown.
+        """
+        if stored.relabelled > since:
+            return self._labels(stored.labels_before)
+        return self._labels(stored.labels)
 
 
 def _terms(text: str) -> list[tuple[str, str, bool]]:
@@ -57,8 +68,12 @@ def _term(text: str) -> tuple[str, str, bool]:
             if field not in _FIELDS:
                 raise _unknown(field)
             return field, value, equal
-    raise bad_request(f"fieldSelector: invalid selector: {text!r}; can't understand it: write FIELD=VALUE")
+    raise bad_request(
+        f"fieldSelector: invalid selector: {text!r}; can't understand it: use FIELD=VALUE"
+    )
 
 
-def _unknown(field: str) -> Refused:
-    return bad_request(f"fieldSelector: field label not supported: {field!r}; {' and '.join(_FIELDS)} are")
+def _unknown(field: str) -> RejectedRequest:
+    return bad_request(
+        f"fieldSelector: field label not supported: {field!r}; use {' or '.join(_FIELDS)}"
+    )

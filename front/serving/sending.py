@@ -1,6 +1,7 @@
-"""Sending of answers, for as long as their client reads them: what nobody reads would fill the memory.
+"""Sends responses within time limits, so that unread responses do not fill the memory.
 
-What is large is made and sent in parts, and others are answered between.
+Large responses are produced and sent in parts, so that other requests are served in
+between.
 """
 
 import asyncio
@@ -12,20 +13,29 @@ from aiohttp import web
 
 PART_BYTES = 64 * 1024
 WRITE_SECONDS = 30.0
-"""How long a client may leave a part of an answer unread: a small answer, 64 KiB of a large one, an event of a watch."""
+"""The time limit for a client to read one part.
+
+A part is a small response, 64 KiB of a large one, or one event of a watch.
+"""
 BYTES_PER_SECOND = 256 * 1024
-"""How fast a client has to read a large answer, beyond `WRITE_SECONDS`: whoever reads a little all the time would keep it for hours."""
+"""The minimum speed for reading a large response, after `WRITE_SECONDS`.
+
+Otherwise a client that reads a little at a time could keep it for hours.
+"""
 TURN_SECONDS = 0.005
-"""How long one answer is worked on before others are."""
+"""How long work on one response may run before it yields to other requests."""
 _BEGUN = web.RequestKey("begun", web.StreamResponse)
 ItemT = TypeVar("ItemT")
 
 
 class InParts(web.StreamResponse):
-    """An answer of many parts: the whole of it is in the memory of none."""
+    """A response in parts, which need not be in memory at the same time."""
 
     def __init__(self, parts: Iterable[bytes], content_type: str) -> None:
-        """Take the parts of the body, in order: those that other answers have too, or parts that are made as they are sent."""
+        """Set the parts of the body, in order.
+
+        They are either shared with other responses, or produced while they are sent.
+        """
         super().__init__(headers={"Content-Type": content_type})
         self.parts = parts
         if isinstance(parts, Sequence):
@@ -33,7 +43,7 @@ class InParts(web.StreamResponse):
 
 
 async def in_turns(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
-    """Give items as they are made and used, and let others be answered whenever that has taken a few milliseconds."""
+    """Yield the items, and let other tasks run every few milliseconds."""
     end = time.monotonic() + TURN_SECONDS
     for item in items:
         yield item
@@ -43,20 +53,28 @@ async def in_turns(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:
 
 
 async def note_begun(request: web.Request, response: web.StreamResponse) -> None:
-    """Note that an answer is being sent, before its first byte is."""
+    """Record that a response is being sent, before its first byte."""
     request[_BEGUN] = response
 
 
 def ended(request: web.Request) -> web.StreamResponse | None:
-    """End the connection if an answer has begun, and give that one: another after it would be read as its rest."""
+    """Abort the connection if a response has begun; return that response.
+
+    The client would read a second response as the rest of the first.
+    """
     begun = request.get(_BEGUN)
     if begun is not None and request.transport:
         request.transport.abort()
     return begun
 
 
-async def sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Send an answer, unless that is done; gives it. The connection of a client that does not read is ended."""
+async def sent(
+    request: web.Request, response: web.StreamResponse
+) -> web.StreamResponse:
+    """Send a response unless it is already sent; return it.
+
+    The connection is aborted if the client does not read.
+    """
     if response.prepared:
         return response
     large = response if request.method == "HEAD" else _in_parts(response)
@@ -64,16 +82,21 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
         if isinstance(large, InParts) and request.method != "HEAD":
             await large.prepare(request)
             begun, length = asyncio.get_running_loop().time(), large.content_length or 0
-            async with asyncio.timeout(WRITE_SECONDS + length / BYTES_PER_SECOND) as whole:
+            async with asyncio.timeout(
+                WRITE_SECONDS + length / BYTES_PER_SECOND
+            ) as whole:
                 for part in _packed(large.parts):
                     async with asyncio.timeout(WRITE_SECONDS):
                         await large.write(part)
-                    # A client that reads fast never waits.
+                    # Writing to a fast client never suspends, so yield to other tasks
+                    # here.
                     await asyncio.sleep(0)
                     if large.content_length is None:
-                        # How long it is shows while it is made.
+                        # The length is only known as the parts are produced.
                         length += len(part)
-                        whole.reschedule(begun + WRITE_SECONDS + length / BYTES_PER_SECOND)
+                        whole.reschedule(
+                            begun + WRITE_SECONDS + length / BYTES_PER_SECOND
+                        )
         async with asyncio.timeout(WRITE_SECONDS):
             await large.prepare(request)
             await large.write_eof()
@@ -87,7 +110,7 @@ async def sent(request: web.Request, response: web.StreamResponse) -> web.Stream
 
 
 def _in_parts(response: web.StreamResponse) -> web.StreamResponse:
-    """Give a large answer as one in parts."""
+    """Return a large response as a response in parts."""
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, bytes) or len(body) <= PART_BYTES:
         return response
@@ -98,7 +121,7 @@ def _in_parts(response: web.StreamResponse) -> web.StreamResponse:
 
 
 def _packed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Give the same bytes in parts of fair size."""
+    """Return the same bytes in parts of similar size."""
     packed = bytearray()
     for part in parts:
         for start in range(0, len(part), PART_BYTES):

@@ -1,26 +1,48 @@
-"""Tables: what `kubectl get` prints, in the columns that `modelplane get` has."""
+"""Tables for `kubectl get`, with the columns of `modelplane get`."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from api_types.clock import utc_now
-from api_types.resources.kinds import READY, Column, KindInfo
-from client.output.columns import columns_of
-from client.output.tables import age
-from client.refs.tree import text_at
+from api_types.resources.kinds import READY, KindInfo, PrinterColumn, columns_of
+from api_types.text.age import age
+from fleet_client.refs.tree import text_at
 from front.store.projection import Tree
 
 _WIDE = (
-    Column("PHASE", (".status.phase",)),
-    Column("REASON", (".status.conditions[?(@.type=='Ready')].reason",)),
-    Column("MESSAGE", (".status.conditions[?(@.type=='Ready')].message",)),
+    PrinterColumn("PHASE", (".status.phase",)),
+    PrinterColumn("REASON", (".status.conditions[?(@.type=='Ready')].reason",)),
+    PrinterColumn("MESSAGE", (".status.conditions[?(@.type=='Ready')].message",)),
 )
-_NAME = {"name": "Name", "type": "string", "format": "name", "description": "Name of the object.", "priority": 0}
-_AGE = {"name": "Age", "type": "date", "format": "", "description": "When it was created.", "priority": 0}
+_NAME = {
+    "name": "Name",
+    "type": "string",
+    "format": "name",
+    "description": "Name of the object.",
+    "priority": 0,
+}
+_AGE = {
+    "name": "Age",
+    "type": "date",
+    "format": "",
+    "description": "Age of the object.",
+    "priority": 0,
+}
 
 
-def table(info: KindInfo, trees: Iterable[Tree], metadata: Tree, included: str, *, headed: bool = True) -> Tree:
-    """Write a Table. `included`: what of each object is beside its cells: `Metadata` (or empty), `Object` or `None`."""
+def table(
+    info: KindInfo,
+    trees: Iterable[Tree],
+    metadata: Tree,
+    included: str,
+    *,
+    headed: bool = True,
+) -> Tree:
+    """Return a Table.
+
+    `included` selects the object in each row: `Metadata` (or empty), `Object` or
+    `None`.
+    """
     definitions = [_NAME, *(_definition(column) for column in _columns(info)), _AGE]
     return {
         "kind": "Table",
@@ -32,17 +54,21 @@ def table(info: KindInfo, trees: Iterable[Tree], metadata: Tree, included: str, 
 
 
 def rows(info: KindInfo, trees: Iterable[Tree], included: str) -> Iterator[Tree]:
-    """Write the rows of a Table, each when it is asked for."""
+    """Yield the rows of a Table; each is computed when it is consumed."""
     columns = _columns(info)
     return (_row(columns, tree, included) for tree in trees)
 
 
-def _columns(info: KindInfo) -> list[Column]:
+def _columns(info: KindInfo) -> list[PrinterColumn]:
     return [*columns_of(info), *_WIDE]
 
 
-def _definition(column: Column) -> Tree:
-    about = "Whether it is ready." if column.title == READY.title else f"{', '.join(column.paths)} of the object."
+def _definition(column: PrinterColumn) -> Tree:
+    about = (
+        "Whether the object is ready."
+        if column.title == READY.title
+        else f"{', '.join(column.paths)} of the object."
+    )
     return {
         "name": column.title.title(),
         "type": "string",
@@ -52,10 +78,13 @@ def _definition(column: Column) -> Tree:
     }
 
 
-def _row(columns: list[Column], tree: Tree, included: str) -> Tree:
+def _row(columns: list[PrinterColumn], tree: Tree, included: str) -> Tree:
     metadata = tree["metadata"]
-    cells: list[Any] = [metadata["name"], *(text_at(tree, column.paths) for column in columns)]
-    # Clients print this cell as it is.
+    cells: list[Any] = [
+        metadata["name"],
+        *(text_at(tree, column.paths) for column in columns),
+    ]
+    # Clients print this cell without changes.
     cells.append(age(str(metadata.get("creationTimestamp") or ""), utc_now()))
     row: Tree = {"cells": cells}
     if included == "Object":
@@ -66,5 +95,9 @@ def _row(columns: list[Column], tree: Tree, included: str) -> Tree:
 
 
 def partial(tree: Tree) -> Tree:
-    """Give the metadata of an object alone."""
-    return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": tree["metadata"]}
+    """Return only the metadata of an object."""
+    return {
+        "kind": "PartialObjectMetadata",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": tree["metadata"],
+    }

@@ -1,4 +1,7 @@
-"""Watch: the changes of a collection as they happen, one JSON object per line, for as long as the client reads them and its user may."""
+"""Watches: send changes of a collection as they happen, one JSON object per line.
+
+A watch ends when the client stops reading or its user loses the right.
+"""
 
 import asyncio
 import json
@@ -10,42 +13,75 @@ from typing import Any
 from aiohttp import web
 
 from front.serving import errors, tables
-from front.serving.reading import Form, Parameters, check_all_are_read, number, selection
-from front.serving.requests import Resource
-from front.serving.selectors import Selection
+from front.serving.reading import (
+    Form,
+    Parameters,
+    check_all_are_read,
+    number,
+    selection,
+)
+from front.serving.requests import RequestedResource
+from front.serving.selectors import ObjectSelector
 from front.serving.sending import PART_BYTES, WRITE_SECONDS, in_turns
-from front.store.projection import OTHER_FRONT_MICROSECONDS, Expired, Key, Projection, Stored, Tree, Watcher
+from front.store.projection import (
+    OTHER_FRONT_MICROSECONDS,
+    Expired,
+    ObjectKey,
+    Projection,
+    StoredObject,
+    Tree,
+    WatchQueue,
+)
 
 GoesOn = Callable[[], Awaitable[bool]]
 
 BOOKMARK_SECONDS = 60.0
 CHECK_SECONDS = 10.0
-# A watch ends after this time if its client names none, and goes on with another request.
+# The default is for clients that name no timeout. A client continues with a new
+# request.
 SECONDS_DEFAULT, SECONDS_MAX = 1800, 86_400
-_TABLE: Tree = {"kind": "Table", "apiVersion": "meta.k8s.io/v1", "columnDefinitions": []}
+_TABLE: Tree = {
+    "kind": "Table",
+    "apiVersion": "meta.k8s.io/v1",
+    "columnDefinitions": [],
+}
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Watch:
-    """One watch of one client. `known`: the objects that the client has, as far as is known."""
+    """One watch of one client."""
 
-    def __init__(self, projection: Projection, resource: Resource, parameters: Parameters, form: Form) -> None:
-        """Read what is wanted. Raises `Refused`."""
-        self._projection, self._resource, self._form = projection, resource, form
-        self._wanted: Selection = selection(resource, parameters)
+    def __init__(
+        self,
+        projection: Projection,
+        resource: RequestedResource,
+        parameters: Parameters,
+        form: Form,
+    ) -> None:
+        """Parse the parameters. Raises `RejectedRequest`."""
+        self._projection = projection
+        self._resource = resource
+        self._form = form
+        self._wanted: ObjectSelector = selection(resource, parameters)
         check_all_are_read(projection, resource, self._wanted)
         self._from = number(parameters, "resourceVersion")
         self._bookmarks = parameters.get("allowWatchBookmarks") in ("true", "1")
         self._initial = parameters.get("sendInitialEvents") in ("true", "1")
-        self._seconds = min(number(parameters, "timeoutSeconds") or SECONDS_DEFAULT, SECONDS_MAX)
-        # None: in a state that is not known.
-        self._known: dict[Key, Stored | None] = {}
+        self._seconds = min(
+            number(parameters, "timeoutSeconds") or SECONDS_DEFAULT, SECONDS_MAX
+        )
+        # The objects that the client may know. None means an unknown state.
+        self._known: dict[ObjectKey, StoredObject | None] = {}
         self._headed = True
         self._high = 0
         self._asked = time.monotonic()
 
     async def lines(self, goes_on: GoesOn) -> AsyncGenerator[bytes, None]:
-        """Give the lines of the answer until its time is over, or it does not go on, which is looked at every few seconds."""
+        """Yield the lines of the response until the timeout.
+
+        The response ends earlier if `goes_on` returns False. It is checked every few
+        seconds.
+        """
         watcher = self._projection.watch(self._resource.info.kind)
         try:
             async for line in in_turns(self._first()):
@@ -54,7 +90,7 @@ class Watch:
                 if not await self._goes_on(goes_on):
                     return
                 yield line
-                # A client that reads fast never waits, and others are answered meanwhile.
+                # Writing to a fast client never suspends, so yield to other tasks here.
                 await asyncio.sleep(0)
             async for line in self._following(watcher, goes_on):
                 yield line
@@ -62,7 +98,11 @@ class Watch:
             self._projection.unwatch(watcher)
 
     async def _goes_on(self, goes_on: GoesOn) -> bool:
-        """Ask whether it goes on, unless that was asked a few seconds ago: many lines may come at once, or be read slowly."""
+        """Return whether the watch continues.
+
+        `goes_on` is called at most once every few seconds, because many lines may be
+        sent at once or be read slowly.
+        """
         now = time.monotonic()
         if now - self._asked < CHECK_SECONDS:
             return True
@@ -70,62 +110,83 @@ class Watch:
         return await goes_on()
 
     def _first(self) -> Iterator[bytes]:
-        """Tell what there is already: everything for a client that has nothing, else what changed since it was told last.
+        """Yield the first events: all objects, or changes since the client's version.
 
-        What there is, is taken at once, and each line is made when the one before it was read. An object of which nothing is told has an
-        empty one.
+        The objects are collected at once, and each line is produced after the previous
+        one was sent. An object without an event yields an empty line.
         """
         self._high = max(self._from, self._projection.high)
         if self._initial or not self._from:
             held = sorted(self._projection.of_kind(self._resource.info.kind).items())
-            bookmark = self._bookmark(initial=True) if self._initial and self._bookmarks else b""
+            bookmark = b""
+            if self._initial and self._bookmarks:
+                bookmark = self._bookmark(initial=True)
             for key, stored in held:
                 yield from self._events(key, stored) or (b"",)
             if bookmark:
                 yield bookmark
             return
         try:
-            changed = self._projection.changed_since(self._resource.info.kind, self._from)
+            changed = self._projection.changed_since(
+                self._resource.info.kind, self._from
+            )
         except Expired:
             self._seconds = 0
             yield _line("ERROR", errors.expired().status)
             return
         news = dict(changed)
-        for key, stored in (self._projection.of_kind(self._resource.info.kind) | news).items():
-            if self._wanted.has_key(key) and self._may_be_known(stored, is_news=key in news):
-                self._known[key] = None if key in news else stored
+        all_known = self._projection.of_kind(self._resource.info.kind) | news
+        for key, stored in all_known.items():
+            is_news = key in news
+            if self._wanted.has_key(key) and self._may_be_known(
+                stored, is_news=is_news
+            ):
+                self._known[key] = None if is_news else stored
             yield b""
         for key, stored in changed:
             yield from self._events(key, stored) or (b"",)
 
-    def _may_be_known(self, stored: Stored, *, is_news: bool) -> bool:
-        """Tell whether a client that goes on may have an object of this name."""
+    def _may_be_known(self, stored: StoredObject, *, is_news: bool) -> bool:
+        """Return whether a resuming client may have an object of this name."""
         if not is_news:
             return self._wanted.has_labels(stored)
         if self._selects(stored):
-            # It is told anyway, as an addition or as a change.
-            return stored.first <= self._from and self._wanted.had_labels(stored, self._from)
+            # The event is sent in any case, as ADDED or MODIFIED.
+            return stored.first <= self._from and self._wanted.had_labels(
+                stored, self._from
+            )
         return self._may_have_been_selected(stored)
 
-    def _may_have_been_selected(self, stored: Stored) -> bool:
-        """Tell whether a client that goes on may have an object that is not selected, or gone.
+    def _may_have_been_selected(self, stored: StoredObject) -> bool:
+        """Return whether a resuming client may have an object that is not selected.
 
-        It may have been told by another front, or before this one was started, and of states that were never seen here. To tell that one is
-        deleted which the client has not changes nothing there; one that it has would stay for ever if nobody told.
+        The object may also be gone. Another front, or an earlier process of this one,
+        may have sent states that this process never saw. A DELETED event for an object
+        that the client does not have is harmless. Without the event, the client would
+        keep the object indefinitely.
         """
         if not self._from or stored.since > self._from:
             return False
-        return stored.gone or stored.labels_since > self._from - OTHER_FRONT_MICROSECONDS
+        return (
+            stored.gone or stored.labels_since > self._from - OTHER_FRONT_MICROSECONDS
+        )
 
-    def _may_be_told_elsewhere(self, stored: Stored) -> bool:
-        """Tell whether another front may have told the client more of an object than was known here when the watch began."""
-        is_soon = not stored.uid or stored.version <= self._from + OTHER_FRONT_MICROSECONDS
+    def _may_be_told_elsewhere(self, stored: StoredObject) -> bool:
+        """Return whether another front may have sent a newer state to the client.
+
+        Newer means newer than the state that this front had when the watch began.
+        """
+        is_soon = (
+            not stored.uid or stored.version <= self._from + OTHER_FRONT_MICROSECONDS
+        )
         return is_soon and self._may_have_been_selected(stored)
 
-    def _selects(self, stored: Stored) -> bool:
+    def _selects(self, stored: StoredObject) -> bool:
         return not stored.gone and self._wanted.has_labels(stored)
 
-    async def _following(self, watcher: Watcher, goes_on: GoesOn) -> AsyncGenerator[bytes, None]:
+    async def _following(
+        self, watcher: WatchQueue, goes_on: GoesOn
+    ) -> AsyncGenerator[bytes, None]:
         end = time.monotonic() + self._seconds
         told = time.monotonic()
         while (left := end - time.monotonic()) > 0:
@@ -142,8 +203,13 @@ class Watch:
                 told = time.monotonic()
                 yield self._bookmark()
 
-    def _in_parts(self, changes: Iterable[tuple[Key, Stored]]) -> Iterator[bytes]:
-        """Tell of changes, as many together as one write may have: what many watches cost is writes."""
+    def _in_parts(
+        self, changes: Iterable[tuple[ObjectKey, StoredObject]]
+    ) -> Iterator[bytes]:
+        """Yield the lines of changes, joined up to the size of one write.
+
+        Writes dominate the cost of many watches.
+        """
         part = b""
         for key, stored in changes:
             self._high = max(self._high, stored.version)
@@ -155,13 +221,15 @@ class Watch:
         if part:
             yield part
 
-    def _events(self, key: Key, stored: Stored) -> list[bytes]:
+    def _events(self, key: ObjectKey, stored: StoredObject) -> list[bytes]:
         if not self._wanted.has_key(key):
             return []
         is_known, before = key in self._known, self._known.get(key)
         if not self._selects(stored):
             self._known.pop(key, None)
-            return [self._object("DELETED", stored)] if is_known or self._may_be_told_elsewhere(stored) else []
+            if is_known or self._may_be_told_elsewhere(stored):
+                return [self._object("DELETED", stored)]
+            return []
         if before and (before.uid, before.version) == (stored.uid, stored.version):
             return []
         self._known[key] = stored
@@ -169,12 +237,12 @@ class Watch:
             return [self._object("DELETED", before), self._object("ADDED", stored)]
         return [self._object("MODIFIED" if is_known else "ADDED", stored)]
 
-    def _object(self, event: str, stored: Stored) -> bytes:
+    def _object(self, event: str, stored: StoredObject) -> bytes:
         if self._form.is_whole:
             return _whole(event, stored)
-        line = _line(event, self._form.one(self._resource, stored.tree, headed=self._headed))
+        tree = self._form.one(self._resource, stored.tree, headed=self._headed)
         self._headed = False
-        return line
+        return _line(event, tree)
 
     def _bookmark(self, *, initial: bool = False) -> bytes:
         info = self._resource.info
@@ -185,23 +253,42 @@ class Watch:
         if self._form.metadata:
             tree = tables.partial(tree)
         if self._form.table:
-            row = {"cells": [], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}}
+            row = {
+                "cells": [],
+                "object": {
+                    "kind": "PartialObjectMetadata",
+                    "apiVersion": "meta.k8s.io/v1",
+                    "metadata": metadata,
+                },
+            }
             version = {"resourceVersion": metadata["resourceVersion"]}
             return _line("BOOKMARK", {**_TABLE, "metadata": version, "rows": [row]})
         return _line("BOOKMARK", tree)
 
 
 def _line(event: str, tree: Tree) -> bytes:
-    return json.dumps({"type": event, "object": tree}, separators=(",", ":")).encode() + b"\n"
+    text = json.dumps({"type": event, "object": tree}, separators=(",", ":"))
+    return text.encode() + b"\n"
 
 
-def _whole(event: str, stored: Stored) -> bytes:
+def _whole(event: str, stored: StoredObject) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (event.encode(), stored.encoded)
 
 
-async def streamed(request: web.Request, lines: AsyncGenerator[bytes, None]) -> web.StreamResponse:
-    """Send the lines; a client goes whenever it likes. One that does not read has to begin anew, and can list all that it missed."""
-    response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+async def streamed(
+    request: web.Request, lines: AsyncGenerator[bytes, None]
+) -> web.StreamResponse:
+    """Send the lines until they end or the client disconnects.
+
+    A client that does not read is disconnected. It has to start again, and can list
+    everything it missed.
+    """
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "application/json",
+            "Cache-Control": "no-cache, private",
+        }
+    )
     await response.prepare(request)
     try:
         async with aclosing(lines):
@@ -219,7 +306,7 @@ async def streamed(request: web.Request, lines: AsyncGenerator[bytes, None]) -> 
 
 
 def goes_on(request: web.Request, may: GoesOn) -> GoesOn:
-    """Give a check whether a watch goes on: its client is there, and its user still may."""
+    """Return a check that the client is connected and the user still has the right."""
 
     async def check() -> bool:
         transport = request.transport

@@ -1,6 +1,6 @@
-"""What clients write, as documents: whether each is of its path and of the object that is there, and what would be stored of it.
+"""Validates the documents that clients write, and computes what is stored.
 
-The `scale` subresource is one too, which kubectl, HPA and KEDA read and write.
+This includes the `scale` subresource, which kubectl, HPA and KEDA use.
 """
 
 import secrets
@@ -20,15 +20,15 @@ from api_types.validation.manifests import (
     load,
     without_unknown_fields,
 )
-from client.manifests.checks import CHECKS
-from client.refs.tree import at_path, deleting
+from fleet_client.checks import CHECKS
+from fleet_client.refs.tree import at_path, deleting
 from front.serving import errors
 from front.serving.managers import OPTIONS
-from front.serving.requests import Resource
+from front.serving.requests import RequestedResource
 from front.store.projection import Tree
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
-"""What is done about fields that a kind does not have: they are refused, or left out and told, or left out."""
+"""How unknown fields are handled: rejected, dropped with a warning, or dropped."""
 API_VERSION, KIND = "autoscaling/v1", "Scale"
 _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _NAME_SUFFIX = 5
@@ -37,48 +37,90 @@ _VERSION_DIGITS_MAX = 20
 
 
 def validation_of(parameters: Mapping[str, str], verb: str) -> str:
-    """Read from the parameters of a write what is done about unknown fields. Raises `Refused`.
+    """Return how a write handles unknown fields.
 
-    Who says nothing gets them refused: an API server would leave them out, and the object would not be what its writer means.
+    The default is to reject them. Kubernetes would drop them, but then the object would
+    differ from the writer's intention. Raises `RejectedRequest`.
     """
     given = parameters.get("fieldValidation") or STRICT
     if given not in (STRICT, WARN, IGNORE):
-        problem = f'Unsupported value: "{given[:64]}": supported values: "{IGNORE}", "{STRICT}", "{WARN}"'
-        raise errors.invalid_option(OPTIONS[verb], "fieldValidation", "FieldValueNotSupported", problem)
+        problem = (
+            f'Unsupported value: "{given[:64]}": supported values: "{IGNORE}", '
+            f'"{STRICT}", "{WARN}"'
+        )
+        raise errors.invalid_option(
+            OPTIONS[verb], "fieldValidation", "FieldValueNotSupported", problem
+        )
     return given
 
 
-def of_path(resource: Resource, document: Tree) -> Tree:
-    """Check that a document is of the kind, namespace and name of its path, and fill in what it leaves out. Raises `Refused`.
+def of_path(resource: RequestedResource, document: Tree) -> Tree:
+    """Check the kind, namespace and name against the path, and fill in defaults.
 
-    The annotation that says who owns what is not the user's to write.
+    The annotation with the field owners is dropped, because users may not write it.
+    Raises `RejectedRequest`.
     """
     info = resource.info
     if not info.user_may_apply:
-        raise errors.method_not_allowed(f"writing of {info.kind}, which the control plane makes from {info.written_instead}")
+        raise errors.method_not_allowed(
+            f"writes to {info.kind}, which the control plane creates from "
+            f"{info.written_instead},"
+        )
     metadata = document.get("metadata")
     if not isinstance(metadata, dict):
-        raise errors.bad_request("metadata: must be an object with the name")
+        raise errors.bad_request("metadata: must be an object with a name")
     for field, expected in (("apiVersion", info.api_version), ("kind", info.kind)):
         if document.get(field, expected) != expected:
-            raise errors.bad_request(f"{field}: the path is of {expected}, and the object says {str(document[field])[:128]!r}")
+            raise errors.bad_request(
+                f"{field}: the path is for {expected}, but the object has "
+                f"{str(document[field])[:128]!r}"
+            )
     filled = {**metadata}
-    if info.namespaced and filled.setdefault("namespace", resource.namespace) != resource.namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    if not resource.name and not filled.get("name") and isinstance(filled.get("generateName"), str):
-        filled["name"] = filled["generateName"] + "".join(secrets.choice(_ALPHABET) for _ in range(_NAME_SUFFIX))
+    if (
+        info.namespaced
+        and filled.setdefault("namespace", resource.namespace) != resource.namespace
+    ):
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on "
+            "the request"
+        )
+    if (
+        not resource.name
+        and not filled.get("name")
+        and isinstance(filled.get("generateName"), str)
+    ):
+        filled["name"] = filled["generateName"] + "".join(
+            secrets.choice(_ALPHABET) for _ in range(_NAME_SUFFIX)
+        )
     filled.pop("generateName", None)
     if resource.name and filled.setdefault("name", resource.name) != resource.name:
-        raise errors.bad_request("the name of the object does not match the name on the URL")
-    if isinstance(annotations := filled.get("annotations"), dict):
-        filled["annotations"] = {key: value for key, value in annotations.items() if key != MANAGED_FIELDS}
-    return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": filled}
+        raise errors.bad_request(
+            "the name of the object does not match the name on the URL"
+        )
+    annotations = filled.get("annotations")
+    if isinstance(annotations, dict):
+        filled["annotations"] = {
+            key: value for key, value in annotations.items() if key != MANAGED_FIELDS
+        }
+    return {
+        **document,
+        "apiVersion": info.api_version,
+        "kind": info.kind,
+        "metadata": filled,
+    }
 
 
-def admit_document(resource: Resource, document: Tree, before: Tree | None = None, validation: str = STRICT) -> Admitted:
-    """Check a document in full. Raises `Refused`. `before`: the object that it changes."""
+def admit_document(
+    resource: RequestedResource,
+    document: Tree,
+    before: Tree | None = None,
+    validation: str = STRICT,
+) -> Admitted:
+    """Validate a document that changes `before`, if given. Raises `RejectedRequest`."""
     info = resource.info
-    wanted: Mapping[str, Any] = {key: value for key, value in document.items() if key != "status"}
+    wanted: Mapping[str, Any] = {
+        key: value for key, value in document.items() if key != "status"
+    }
     unknown: tuple[str, ...] = ()
     if validation != STRICT:
         wanted, unknown = without_unknown_fields(wanted)
@@ -87,78 +129,120 @@ def admit_document(resource: Resource, document: Tree, before: Tree | None = Non
         if before and before.get("spec"):
             admit_update(load(before), admitted.manifest)
     except InvalidManifest as refusal:
-        raise errors.invalid(info.group, info.kind, str(document["metadata"].get("name", "")), refusal) from refusal
-    told = tuple(f'unknown field "{path}"' for path in unknown) if validation == WARN else ()
-    return replace(admitted, warnings=(*told, *admitted.warnings))
+        raise errors.invalid(
+            info.group, info.kind, str(document["metadata"].get("name", "")), refusal
+        ) from refusal
+    if validation != WARN:
+        return admitted
+    about_unknown = tuple(f'unknown field "{path}"' for path in unknown)
+    return replace(admitted, warnings=(*about_unknown, *admitted.warnings))
 
 
-def stored_form(resource: Resource, before: Tree | None, document: Tree) -> Tree:
-    """Give a document as it would be stored. Raises `Refused`."""
+def stored_form(
+    resource: RequestedResource, before: Tree | None, document: Tree
+) -> Tree:
+    """Return a document as it would be stored. Raises `RejectedRequest`."""
     return dump(admit_document(resource, document, before).manifest)
 
 
-def named_version(resource: Resource, document: Tree, before: Tree) -> str:
-    """Give the resource version that a document names, else the present one. Raises `Refused` for what never was one."""
-    version = document["metadata"].get("resourceVersion") or before["metadata"]["resourceVersion"]
-    if not isinstance(version, str) or len(version) > _VERSION_DIGITS_MAX or not (version.isascii() and version.isdecimal()):
-        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, errors.MODIFIED)
+def named_version(resource: RequestedResource, document: Tree, before: Tree) -> str:
+    """Return the version that a document names, or the current one.
+
+    Raises `RejectedRequest` for a text that cannot be a version.
+    """
+    given = document["metadata"].get("resourceVersion")
+    version = given or before["metadata"]["resourceVersion"]
+    if (
+        not isinstance(version, str)
+        or len(version) > _VERSION_DIGITS_MAX
+        or not (version.isascii() and version.isdecimal())
+    ):
+        raise errors.conflict(
+            resource.info.group, resource.info.plural, resource.name, errors.MODIFIED
+        )
     return version
 
 
-def check_uid(resource: Resource, document: Tree, before: Tree) -> None:
-    """Raise `Refused` if a document is of another object of that name."""
+def check_uid(resource: RequestedResource, document: Tree, before: Tree) -> None:
+    """Raise `RejectedRequest` if a document names the uid of another object."""
     given, present = document["metadata"].get("uid"), before["metadata"].get("uid")
     if given and given != present:
-        why = f"Precondition failed: UID in precondition: {str(given)[:64]}, UID in object meta: {present}"
-        raise errors.conflict(resource.info.group, resource.info.plural, resource.name, why)
+        why = (
+            f"Precondition failed: UID in precondition: {str(given)[:64]}, "
+            f"UID in object meta: {present}"
+        )
+        raise errors.conflict(
+            resource.info.group, resource.info.plural, resource.name, why
+        )
 
 
 def is_there(tree: Tree) -> bool:
-    """Whether an object was ever accepted, or is being deleted."""
+    """Return whether an object was accepted once, or is being deleted."""
     return bool(tree["metadata"].get("generation") or deleting(tree))
 
 
 def has_count(before: Tree, manifest: Tree) -> bool:
-    """Whether a write leaves the count of replicas as it is, where the kind has one."""
+    """Return whether a write keeps the replica count."""
     count = manifest["spec"].get("replicas")
     return count is not None and count == (before.get("spec") or {}).get("replicas")
 
 
 def chosen_count(before: Tree, manifest: Tree) -> Any:
-    """Give the count of replicas that a write sets; None if it leaves it as it is, or the kind has none."""
+    """Return the replica count that a write sets.
+
+    Returns None if the write keeps the count, or the kind has none.
+    """
     return None if has_count(before, manifest) else manifest["spec"].get("replicas")
 
 
 def is_taken(before: Tree, manifest: Tree) -> bool:
-    """Whether an object that is being deleted takes a checked manifest."""
-    return bool(before.get("spec")) and is_taken_while_deleting(load(before), load(manifest))
+    """Return whether an object that is being deleted accepts a validated manifest."""
+    return bool(before.get("spec")) and is_taken_while_deleting(
+        load(before), load(manifest)
+    )
 
 
-def scale_of(resource: Resource, tree: Tree) -> Tree:
-    """Write the Scale of an object."""
+def scale_of(resource: RequestedResource, tree: Tree) -> Tree:
+    """Return the Scale of an object."""
     paths = resource.info.scale
     if paths is None:
         raise TypeError(resource.info.kind)
-    metadata = {field: tree["metadata"][field] for field in _SCALE_METADATA if field in tree["metadata"]}
+    metadata = {
+        field: tree["metadata"][field]
+        for field in _SCALE_METADATA
+        if field in tree["metadata"]
+    }
     spec = {"replicas": at_path(tree, paths.spec) or 0}
     status: dict[str, Any] = {"replicas": at_path(tree, paths.status) or 0}
     if selector := at_path(tree, paths.selector):
         status["selector"] = selector
-    return {"kind": KIND, "apiVersion": API_VERSION, "metadata": metadata, "spec": spec, "status": status}
+    return {
+        "kind": KIND,
+        "apiVersion": API_VERSION,
+        "metadata": metadata,
+        "spec": spec,
+        "status": status,
+    }
 
 
-def wanted_replicas(resource: Resource, before: Tree, wanted: Tree) -> int:
-    """Give the count that a Scale says for an object as it is. Raises `Refused` for one of another object.
+def wanted_replicas(resource: RequestedResource, before: Tree, wanted: Tree) -> int:
+    """Return the replica count in a Scale.
 
-    Whether it is of another state, the writer finds out by the version that it names.
+    The caller checks the version of the Scale. Raises `RejectedRequest` for another
+    object's Scale.
     """
     spec, metadata = wanted.get("spec"), wanted.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
-        raise errors.bad_request("a Scale has metadata, and spec.replicas")
+        raise errors.bad_request("a Scale must have metadata and spec")
     for field in ("name", "namespace", "uid"):
         given, present = metadata.get(field), before["metadata"].get(field)
         if given and given != present:
-            raise errors.conflict(resource.info.group, resource.info.plural, resource.name, f"its {field} is {present}")
+            raise errors.conflict(
+                resource.info.group,
+                resource.info.plural,
+                resource.name,
+                f"the Scale has another {field} than the object, {present}",
+            )
     try:
         return admit_scale(resource.namespace, resource.name, spec.get("replicas", 0))
     except InvalidManifest as refusal:

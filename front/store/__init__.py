@@ -1,1 +1,5 @@
-"""What is read: the present state of every object, fed by the changes that workflows publish to visibility."""
+"""The current state of all objects in memory, for reads.
+
+Workflows publish their changes to Temporal's visibility store, and this package follows
+them.
+"""

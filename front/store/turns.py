@@ -1,7 +1,8 @@
-"""Turns of those who write one object: Temporal lets few questions and changes of one workflow wait, and refuses more.
+"""Serializes the writes of each object in one front.
 
-Where many make a write of the same state at once, most have to be made again and again, each makes those that come after it old, and few
-get done. So one front makes one write of an object at a time.
+Temporal queues few updates and queries per workflow and rejects more. Of several
+concurrent writes based on the same state, all but one would fail and have to be
+repeated.
 """
 
 import asyncio
@@ -10,43 +11,58 @@ from contextlib import asynccontextmanager
 from weakref import WeakValueDictionary
 
 from front.access.limits import TooMany
-from front.store.projection import Key
+from front.store.projection import ObjectKey
 
 WAIT_SECONDS = 25.0
-"""How long a write waits for those before it: longer than one takes that gets no answer, so that it is told so with that."""
+"""The time limit for waiting.
+
+It is longer than a write without an answer takes, so that waiting writes fail together
+with that write.
+"""
 _AGAIN_SECONDS = 1
 
 
 class _Turn:
-    """The turn of one object. `silent`: when a write last ended without an answer; None if none has."""
+    """The lock of one object.
+
+    `silent` is the time at which a write last ended unanswered.
+    """
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.silent: float | None = None
 
 
-class Turns:
+class WriteTurns:
     """The turns of all objects."""
 
-    def __init__(self, silence: type[Exception], behind: Callable[[], Exception]) -> None:
-        """`silence`: the errors that say that nobody answers for an object; `behind`: makes that of who has waited for such a write."""
+    def __init__(
+        self, silence: type[Exception], behind: Callable[[], Exception]
+    ) -> None:
+        """Set the errors of an unanswered write and of the writes behind it."""
         self._silence, self._behind = silence, behind
-        # Those that a write has, or waits for.
-        self._turns: WeakValueDictionary[Key, _Turn] = WeakValueDictionary()
+        # The turns that are in use.
+        self._turns: WeakValueDictionary[ObjectKey, _Turn] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def of(self, key: Key) -> AsyncIterator[None]:
-        """Wait until nobody else writes an object. Raises `TooMany` when that takes too long: nothing was sent then.
+    async def of(self, key: ObjectKey) -> AsyncIterator[None]:
+        """Wait for exclusive access to an object.
 
-        Who waits while another write gets no answer is told so with it, and does not wait for one as long again.
+        Raises `TooMany` after the time limit. Nothing was sent then. If the current
+        write ends unanswered, the writes that wait for it fail too, instead of waiting
+        as long again.
         """
-        turn, clock = self._turns.setdefault(key, _Turn()), asyncio.get_running_loop().time
+        turn = self._turns.setdefault(key, _Turn())
+        clock = asyncio.get_running_loop().time
         begun = clock()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
                 await turn.lock.acquire()
         except TimeoutError:
-            raise TooMany(f"too many writes of {key.kind} {key.name} at once; ask again later", _AGAIN_SECONDS) from None
+            raise TooMany(
+                f"too many concurrent writes of {key.kind} {key.name}; try again later",
+                _AGAIN_SECONDS,
+            ) from None
         try:
             if turn.silent is not None and turn.silent >= begun:
                 raise self._behind()

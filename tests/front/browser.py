@@ -1,4 +1,4 @@
-"""A real browser without a window, driven over its DevTools protocol, for tests of the page."""
+"""A headless browser for tests of the page, driven over the DevTools protocol."""
 
 import asyncio
 import base64
@@ -21,21 +21,25 @@ _KEYS = {"Tab": 9, "Enter": 13, "Delete": 46}
 
 
 class Browser:
-    """A browser that runs; each tab has its own storage."""
+    """A running browser; each tab has its own storage."""
 
     def __init__(self, connection: aiohttp.ClientWebSocketResponse) -> None:
         self._connection = connection
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Json]] = {}
         self.problems: dict[str, list[str]] = {}
-        """What each tab reported: exceptions, refusals of the Content-Security-Policy."""
+        """The problems of each tab: exceptions and violations of the
+        Content-Security-Policy.
+        """
         self._reading = asyncio.create_task(self._read())
 
     async def call(self, method: str, session: str = "", **parameters: Any) -> Json:
-        """Send one command; gives its result."""
+        """Send a command and return its result."""
         number = next(self._numbers)
         self._waiting[number] = asyncio.get_running_loop().create_future()
-        message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
+        message = {"id": number, "method": method, "params": parameters} | (
+            {"sessionId": session} if session else {}
+        )
         await self._connection.send_json(message)
         async with asyncio.timeout(ANSWER_SECONDS):
             answer = await self._waiting[number]
@@ -52,25 +56,40 @@ class Browser:
             problems = self.problems.setdefault(told.get("sessionId", ""), [])
             if told.get("method") == "Runtime.exceptionThrown":
                 problems.append(json.dumps(told["params"]["exceptionDetails"]))
-            if told.get("method") == "Log.entryAdded" and told["params"]["entry"]["source"] in ("security", "javascript"):
+            if told.get("method") == "Log.entryAdded" and told["params"]["entry"][
+                "source"
+            ] in ("security", "javascript"):
                 problems.append(json.dumps(told["params"]["entry"]))
 
     async def close(self) -> None:
-        """End the connection."""
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
     @asynccontextmanager
-    async def tab(self, url: str, width: int = 1280, **features: str) -> AsyncIterator["Tab"]:
-        """Open a page in a tab of its own. `features`: media features, with `_` for `-`."""
+    async def tab(
+        self, url: str, width: int = 1280, **features: str
+    ) -> AsyncIterator["Tab"]:
+        """Open a page in a new tab.
+
+        `features` are media features, with `_` instead of `-`.
+        """
         context = (await self.call("Target.createBrowserContext"))["browserContextId"]
-        target = (await self.call("Target.createTarget", url="about:blank", browserContextId=context))["targetId"]
-        session = (await self.call("Target.attachToTarget", targetId=target, flatten=True))["sessionId"]
+        target = (
+            await self.call(
+                "Target.createTarget", url="about:blank", browserContextId=context
+            )
+        )["targetId"]
+        session = (
+            await self.call("Target.attachToTarget", targetId=target, flatten=True)
+        )["sessionId"]
         tab = Tab(self, session)
         for domain in ("Page", "Runtime", "Log"):
             await tab.call(f"{domain}.enable")
         await tab.resize(width)
-        media = [{"name": name.replace("_", "-"), "value": value} for name, value in features.items()]
+        media = [
+            {"name": name.replace("_", "-"), "value": value}
+            for name, value in features.items()
+        ]
         await tab.call("Emulation.setEmulatedMedia", features=media)
         await tab.call("Emulation.setFocusEmulationEnabled", enabled=True)
         await tab.call("Page.navigate", url=url)
@@ -81,71 +100,117 @@ class Browser:
 
 
 class Tab:
-    """One page. Text that is looked for is that which is seen."""
+    """An open page. Methods that search for text only see visible text."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self._browser, self._session = browser, session
 
     @property
     def problems(self) -> list[str]:
-        """What the browser reported of it."""
+        """The problems that the browser reported for this tab."""
         return self._browser.problems.get(self._session, [])
 
     async def call(self, method: str, **parameters: Any) -> Json:
-        """Send a command for this tab."""
         return await self._browser.call(method, self._session, **parameters)
 
     async def value(self, expression: str) -> Any:
-        """Compute an expression in the page; one that is a promise is awaited."""
-        found = await self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        """Evaluate an expression in the page, and await it if it is a promise."""
+        found = await self.call(
+            "Runtime.evaluate",
+            expression=expression,
+            awaitPromise=True,
+            returnByValue=True,
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 
     async def ask_module(self, module: str, expression: str, *arguments: Any) -> Any:
-        """Compute with what a module of the page exports, which is in `m`; the arguments are in `a`."""
-        return await self.value(f"import('/ui/{module}').then((m) => {{ const a = {json.dumps(arguments)}; return {expression}; }})")
+        """Evaluate an expression with the exports of a module as `m` and arguments as
+        `a`.
+        """
+        return await self.value(
+            f"import('/ui/{module}').then((m) => "
+            f"{{ const a = {json.dumps(arguments)}; return {expression}; }})"
+        )
 
     async def text(self, selector: str = "body") -> str:
-        """Give the text of an element."""
-        return str(await self.value(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"))
+        return str(
+            await self.value(
+                f"document.querySelector({json.dumps(selector)})?.innerText ?? ''"
+            )
+        )
 
     async def press(self, key: str, *, shift: bool = False) -> None:
-        """Press a key."""
-        code = {"windowsVirtualKeyCode": _KEYS[key], "key": key, "code": key, "modifiers": 8 if shift else 0}
-        await self.call("Input.dispatchKeyEvent", type="keyDown", **code, **({"text": "\r"} if key == "Enter" else {}))
+        code = {
+            "windowsVirtualKeyCode": _KEYS[key],
+            "key": key,
+            "code": key,
+            "modifiers": 8 if shift else 0,
+        }
+        await self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown",
+            **code,
+            **({"text": "\r"} if key == "Enter" else {}),
+        )
         await self.call("Input.dispatchKeyEvent", type="keyUp", **code)
 
     async def type(self, text: str) -> None:
-        """Enter a text where the focus is."""
+        """Type a text into the focused element."""
         await self.call("Input.insertText", text=text)
 
     async def focused(self) -> str:
-        """Describe what has the focus."""
-        return str(await self.value("(e => e.id || e.textContent.trim())(document.activeElement)"))
+        """Describe the focused element."""
+        return str(
+            await self.value(
+                "(e => e.id || e.textContent.trim())(document.activeElement)"
+            )
+        )
 
     async def resize(self, width: int) -> None:
-        """Change the width of what is seen."""
-        await self.call("Emulation.setDeviceMetricsOverride", width=width, height=900, deviceScaleFactor=1, mobile=width < 600)
+        await self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 600,
+        )
 
     async def screenshot(self, file: Path) -> None:
-        """Write what the whole page looks like."""
+        """Save a screenshot of the whole page."""
         picture = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
         file.write_bytes(base64.b64decode(picture["data"]))
 
 
 @asynccontextmanager
 async def a_browser(folder: Path) -> AsyncIterator[Browser]:
-    """Start a browser that takes certificates of tests; it is ended with the block."""
+    """Start a browser that accepts test certificates; close it at the end of the block."""
     program = Installer(print).browser()
-    # It runs in containers, where it may not make sandboxes, and visits nothing but the pages of this project.
-    command = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-dev-shm-usage", "--ignore-certificate-errors"]
+    # In containers the sandbox is not available. The browser opens only pages of this
+    # project.
+    command = [
+        "--no-sandbox",
+        "--headless",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--ignore-certificate-errors",
+    ]
     log = (folder / "browser.log").open("wb")
     process = await asyncio.create_subprocess_exec(
-        program, *command, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank", stdout=log, stderr=log
+        program,
+        *command,
+        "--remote-debugging-port=0",
+        f"--user-data-dir={folder}",
+        "about:blank",
+        stdout=log,
+        stderr=log,
     )
     try:
         address = await _address(folder / _ACTIVE_PORT, process)
-        async with aiohttp.ClientSession() as session, session.ws_connect(address, max_msg_size=0) as connection:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.ws_connect(address, max_msg_size=0) as connection,
+        ):
             browser = Browser(connection)
             try:
                 yield browser

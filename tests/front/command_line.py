@@ -1,4 +1,6 @@
-"""Commands through the front, in this process and in a thread of their own: the front runs in the loop of the test."""
+"""Runs CLI commands through the front, in a thread, while the front runs in the test's
+event loop.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -22,21 +24,27 @@ OF_FRONT = (
 
 @dataclass(frozen=True)
 class Shown:
-    """The exit code and output of a command."""
-
     code: int
     out: str
     err: str
 
 
 class CommandLine:
-    """Runs commands through one front, with nothing else to reach: Temporal is where nothing listens."""
+    """Runs commands through one front. The address of Temporal has no listener."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, home: Path, url: str, ca: Path | None) -> None:
-        """`home`: an empty folder. `ca`: None for a front without TLS."""
+    def __init__(
+        self,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        home: Path,
+        url: str,
+        ca: Path | None,
+    ) -> None:
+        """Set an empty folder as home. Without `ca`, the front has no TLS."""
         self._capsys, self._monkeypatch = capsys, monkeypatch
         for variable in (*OF_FRONT, environment.CONFIG_VARIABLE):
-            # Set, then removed: what a command itself writes there is undone at the end of the test as well.
+            # Setting and deleting registers the variables, so that changes by a command
+            # are undone at the end of the test.
             monkeypatch.setenv(variable, "")
             monkeypatch.delenv(variable)
         monkeypatch.setenv(environment.HOME_VARIABLE, str(home))
@@ -46,8 +54,13 @@ class CommandLine:
         if ca:
             monkeypatch.setenv(environment.CA_FILE_VARIABLE, str(ca))
 
-    async def run(self, *words: str, token: str = "", change: Callable[[pytest.MonkeyPatch], None] = lambda _: None) -> Shown:
-        """Run a command with a token; `change` sets further variables of the environment first."""
+    async def run(
+        self,
+        *words: str,
+        token: str = "",
+        change: Callable[[pytest.MonkeyPatch], None] = lambda _: None,
+    ) -> Shown:
+        """Run a command with a token; `change` sets further environment variables."""
         self._monkeypatch.setenv(environment.TOKEN_VARIABLE, token)
         change(self._monkeypatch)
         self._capsys.readouterr()

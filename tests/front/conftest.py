@@ -1,4 +1,6 @@
-"""One control plane with simulated clusters, and one front before it, for all tests of the front."""
+"""Fixtures: one control plane with simulated clusters and one front for all tests of
+the front.
+"""
 
 from collections.abc import AsyncIterator
 
@@ -19,8 +21,13 @@ from tests.workflows.environment.simulated_clusters import (
 
 @pytest_asyncio.fixture(scope="session")
 async def plane() -> AsyncIterator[ControlPlane]:
-    """A control plane with one cluster of a hundred nodes, whose replicas end without a drain."""
-    async with simulated_plane(SimulatedClusters(settings={"drain_seconds": 0})) as plane:
+    """A control plane with one cluster of 100 nodes.
+
+    Its replicas end without a drain.
+    """
+    async with simulated_plane(
+        SimulatedClusters(settings={"drain_seconds": 0})
+    ) as plane:
         await plane.apply(a_class())
         await plane.apply(a_cluster("eu", nodes=100))
         await plane.ready("InferenceCluster", "eu")
@@ -28,21 +35,23 @@ async def plane() -> AsyncIterator[ControlPlane]:
 
 
 @pytest_asyncio.fixture(scope="session")
-async def front(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[FrontUnderTest]:
-    """The front as users run it."""
+async def front(
+    plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[FrontUnderTest]:
+    """The front with TLS, access file and real Temporal."""
     async with a_front(plane, tmp_path_factory.mktemp("front")) as front:
         yield front
 
 
 @pytest_asyncio.fixture
 async def issuer() -> AsyncIterator[TokenIssuer]:
-    """An issuer of tokens, with keys of its own."""
+    """A token issuer with its own keys."""
     async with an_issuer() as found:
         yield found
 
 
 @pytest_asyncio.fixture(scope="session")
 async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    """A browser; each test opens tabs of its own."""
+    """A browser; each test opens its own tabs."""
     async with a_browser(tmp_path_factory.mktemp("browser")) as browser:
         yield browser

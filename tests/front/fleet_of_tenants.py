@@ -1,4 +1,7 @@
-"""A front without Temporal before the objects of two tenants, for requests that must never leave their namespace."""
+"""A front without Temporal, with objects of two tenants.
+
+Tests use it for requests that must never leave their namespace.
+"""
 
 import hashlib
 import io
@@ -18,10 +21,10 @@ from api_types.clock import utc_now
 from api_types.messages.entities import Replace, RetryNow
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
-from client.errors import AlreadyExists, Conflict
-from client.refs.targets import Target
-from client.temporal.control_plane import ControlPlane, ListedObject, not_found
-from front.access.access import Access
+from fleet_client.errors import AlreadyExists, WriteConflict
+from fleet_client.refs.targets import Target
+from fleet_client.temporal.control_plane import ControlPlane, ListedObject, not_found
+from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.access.request_header import Proxies
 from front.access.signing import Callers
@@ -29,8 +32,8 @@ from front.commands.routes import STACKS, Commands
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
 from front.serving.app import RUNNER_OPTIONS, Front
-from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree
-from front.store.turns import Turns
+from front.store.projection import LATE_MICROSECONDS, ObjectKey, Projection, Tree
+from front.store.turns import WriteTurns
 from tests.workflows.environment.harness import a_deployment
 
 Client = TestClient[Request, Application]
@@ -41,17 +44,28 @@ users:
 - {{name: ann, groups: [team-a], tokenSha256: [{hashlib.sha256(b"token-of-ann").hexdigest()}]}}
 - {{name: root, tokenSha256: [{hashlib.sha256(b"token-of-root").hexdigest()}]}}
 rules:
-- {{groups: [team-a], namespaces: [a], resources: ["*", "*/scale", "*/status", "*/metrics", "*/events"], verbs: ["*"]}}
+- groups: [team-a]
+  namespaces: [a]
+  resources: ["*", "*/scale", "*/status", "*/metrics", "*/events"]
+  verbs: ["*"]
 - {{users: [root], namespaces: ["*"], clusterScoped: true, resources: ["*"], verbs: ["*"]}}
 """
 AUDIENCE = "front"
 KEYS = {"ann": "5a" * 32, "root": "c3" * 32}
-CALLERS = f"callers: [{{name: ann, groups: [team-a], keys: [{KEYS['ann']}]}}, {{name: root, keys: [{KEYS['root']}]}}]"
+CALLERS = f"""
+callers:
+- {{name: ann, groups: [team-a], keys: [{KEYS["ann"]}]}}
+- {{name: root, keys: [{KEYS["root"]}]}}
+"""
 
 
 def an_object(info: KindInfo, namespace: str, name: str, version: int) -> Tree:
-    """Make an object of any kind; a deployment is one that can be admitted."""
-    document: Tree = a_deployment(name, namespace, replicas=2) if info.kind == "ModelDeployment" else {"spec": {"replicas": 2}}
+    """Return an object of any kind; a ModelDeployment is valid."""
+    document: Tree = (
+        a_deployment(name, namespace, replicas=2)
+        if info.kind == "ModelDeployment"
+        else {"spec": {"replicas": 2}}
+    )
     metadata = {
         **document.get("metadata", {}),
         "name": name,
@@ -59,22 +73,44 @@ def an_object(info: KindInfo, namespace: str, name: str, version: int) -> Tree:
         "resourceVersion": str(version),
         "generation": 1,
     }
-    metadata |= {"labels": {"tier": "gold"}} | ({"namespace": namespace} if info.namespaced else {})
-    return {**document, "apiVersion": info.api_version, "kind": info.kind, "metadata": metadata, "status": {}}
+    metadata |= {"labels": {"tier": "gold"}} | (
+        {"namespace": namespace} if info.namespaced else {}
+    )
+    return {
+        **document,
+        "apiVersion": info.api_version,
+        "kind": info.kind,
+        "metadata": metadata,
+        "status": {},
+    }
 
 
 def a_stack(name: str) -> Tree:
-    """Make the stack of a cluster."""
-    metadata = {"name": name, "namespace": STACKS.home, "uid": f"stack-{name}", "resourceVersion": str(START), "generation": 1}
+    """Return the serving stack of a cluster."""
+    metadata = {
+        "name": name,
+        "namespace": STACKS.home,
+        "uid": f"stack-{name}",
+        "resourceVersion": str(START),
+        "generation": 1,
+    }
     spec = {"secrets": [{"type": "Kubeconfig", "name": name, "key": "kubeconfig"}]}
-    return {"apiVersion": STACKS.api_version, "kind": STACKS.kind, "metadata": metadata, "spec": spec, "status": {}}
+    return {
+        "apiVersion": STACKS.api_version,
+        "kind": STACKS.kind,
+        "metadata": metadata,
+        "spec": spec,
+        "status": {},
+    }
 
 
 @dataclass
 class TreesOfTenants:
-    """What the front asks of a control plane, from memory. `touched`: who was asked or changed; `by`: who requested changes.
+    """An in-memory control plane.
 
-    `changed`: the versions with the last change of a manifest; `reasons`: those that were given; `retried`: of what a retry was requested.
+    `touched` lists the queried and changed objects, `by` the users that requested
+    changes, `changed` the versions with the last change of each manifest, `reasons` the
+    reasons of changes, and `retried` the objects with a requested retry.
     """
 
     trees: dict[tuple[str, str, str], Tree] = field(default_factory=dict)
@@ -85,35 +121,55 @@ class TreesOfTenants:
     retried: list[Target] = field(default_factory=list)
 
     async def revisions(self, target: Target) -> list[Tree]:
-        """Give one earlier template, that of two copies of each engine."""
+        """Return one earlier template, with two copies of each engine."""
         template = (await self.describe(target))["spec"]["template"]["spec"]
-        return [{"generation": 1, "template": {**template, "engines": [{**engine, "copies": 2} for engine in template["engines"]]}}]
+        return [
+            {
+                "generation": 1,
+                "template": {
+                    **template,
+                    "engines": [
+                        {**engine, "copies": 2} for engine in template["engines"]
+                    ],
+                },
+            }
+        ]
 
     async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
-        """Give all objects of a kind."""
-        found = [(Target(kind, *key[1:]), tree) for key, tree in self.trees.items() if key[0] == kind.kind and namespace in (None, key[1])]
+        found = [
+            (Target(kind, *key[1:]), tree)
+            for key, tree in self.trees.items()
+            if key[0] == kind.kind and namespace in (None, key[1])
+        ]
         self.touched += [target for target, _ in found]
         return [ListedObject(target, tree) for target, tree in found]
 
     async def describe(self, target: Target) -> Tree:
-        """Give an object, and its version when its manifest last changed."""
+        """Return an object, and the version of its last manifest change."""
         self.touched.append(target)
         key = (target.kind.kind, target.namespace, target.name)
         found = self.trees.get(key)
         if found is None:
             raise not_found(target)
-        return {**found, "manifestVersion": self.changed.get(key, int(found["metadata"]["resourceVersion"]))}
+        return {
+            **found,
+            "manifestVersion": self.changed.get(
+                key, int(found["metadata"]["resourceVersion"])
+            ),
+        }
 
     async def exists(self, target: Target) -> bool:
-        """Whether there is one."""
         self.touched.append(target)
         return (target.kind.kind, target.namespace, target.name) in self.trees
 
     async def replace(self, target: Target, message: Replace, *, create: bool) -> Tree:
-        """Take what was written."""
+        """Store an object."""
         key = (target.kind.kind, target.namespace, target.name)
         if create and key in self.trees:
-            raise AlreadyExists(f"{target.title} exists already", next_step="change it, or choose another name")
+            raise AlreadyExists(
+                f"{target.title} exists already",
+                next_step="change it, or choose another name",
+            )
         if not create and key not in self.trees:
             raise not_found(target)
         if message.reason:
@@ -121,35 +177,63 @@ class TreesOfTenants:
         if message.resource_version:
             self._check(key, message.resource_version)
         self.by.append(message.by)
-        before = (await self.describe(target))["metadata"] if not create else {"uid": f"{target.namespace}-{target.name}"}
+        before = (
+            (await self.describe(target))["metadata"]
+            if not create
+            else {"uid": f"{target.namespace}-{target.name}"}
+        )
         version = str(int(before.get("resourceVersion", START)) + 1)
-        kept = {field: value for field, value in before.items() if field not in ("labels", "annotations")}
-        metadata = {"generation": 1, **kept, **message.manifest["metadata"], "resourceVersion": version}
+        kept = {
+            field: value
+            for field, value in before.items()
+            if field not in ("labels", "annotations")
+        }
+        metadata = {
+            "generation": 1,
+            **kept,
+            **message.manifest["metadata"],
+            "resourceVersion": version,
+        }
         status = self.trees.get(key, {}).get("status", {})
         self.trees[key] = {**message.manifest, "metadata": metadata, "status": status}
         self.changed[key] = int(version)
         return self.trees[key]
 
     def _check(self, key: tuple[str, str, str], version: str) -> None:
-        """Refuse what was made of another manifest, as a workflow does."""
+        """Reject changes that are based on another manifest, as a workflow does."""
         present = int(self.trees[key]["metadata"]["resourceVersion"])
         if not self.changed.get(key, present) <= int(version) <= present:
-            raise Conflict("it was modified since you read it", next_step="read it again")
+            raise WriteConflict(
+                "it was modified since you read it", next_step="read it again"
+            )
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
-        """Apply a request at once."""
+        """Apply a signal at once."""
         await self.describe(target)
         before = self.trees[(target.kind.kind, target.namespace, target.name)]
         self.by.append(message.by)
         if signal is ModelDeploymentSignals.RECORD_EVENT:
             return
-        metadata = {**before["metadata"], "resourceVersion": str(int(before["metadata"]["resourceVersion"]) + 1)}
-        after = {**before, "metadata": metadata, "appliedRequestIds": [message.request_id]}
+        metadata = {
+            **before["metadata"],
+            "resourceVersion": str(int(before["metadata"]["resourceVersion"]) + 1),
+        }
+        after = {
+            **before,
+            "metadata": metadata,
+            "appliedRequestIds": [message.request_id],
+        }
         if isinstance(message, RetryNow):
             self.retried.append(target)
         elif hasattr(message, "replicas"):
             after["spec"] = {**before["spec"], "replicas": message.replicas}
-            after["status"] = {"lastScale": {"replicas": message.replicas, "by": message.by, "at": "2026-01-01T00:00:00Z"}}
+            after["status"] = {
+                "lastScale": {
+                    "replicas": message.replicas,
+                    "by": message.by,
+                    "at": "2026-01-01T00:00:00Z",
+                }
+            }
         else:
             metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         key = (target.kind.kind, target.namespace, target.name)
@@ -158,7 +242,10 @@ class TreesOfTenants:
 
 @dataclass
 class Fleet:
-    """The front and what is behind it. `client` sends requests; `folder`: of the front's files."""
+    """A front with its control plane.
+
+    `client` sends requests; `folder` has its files.
+    """
 
     client: Client
     plane: TreesOfTenants
@@ -167,16 +254,30 @@ class Fleet:
     told: Told
     folder: Path
 
-    async def ask(self, method: str, path: str, user: str = "ann", body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
-        """Make one request; gives the status and the body."""
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        user: str = "ann",
+        body: bytes | None = None,
+        **headers: str,
+    ) -> tuple[int, bytes]:
+        """Send a request; return the status and body."""
         status, answer, _ = await self.answer(method, path, user, body, **headers)
         return status, answer
 
     async def answer(
-        self, method: str, path: str, user: str = "ann", body: bytes | None = None, **headers: str
+        self,
+        method: str,
+        path: str,
+        user: str = "ann",
+        body: bytes | None = None,
+        **headers: str,
     ) -> tuple[int, bytes, Mapping[str, str]]:
-        """Make one request; gives the status, the body and the headers."""
-        sent = {"Content-Type": "application/json", **headers} | ({"Authorization": f"Bearer {TOKENS[user]}"} if user else {})
+        """Send a request; return the status, body and headers."""
+        sent = {"Content-Type": "application/json", **headers} | (
+            {"Authorization": f"Bearer {TOKENS[user]}"} if user else {}
+        )
         data = io.BytesIO(body) if body is not None else None
         async with self.client.request(method, path, data=data, headers=sent) as answer:
             return answer.status, await answer.read(), answer.headers.copy()
@@ -184,36 +285,67 @@ class Fleet:
 
 @asynccontextmanager
 async def a_fleet(
-    folder: Path, *, with_b: bool = True, proxies: Proxies | None = None, tls: SSLContext | None = None, **more: Any
+    folder: Path,
+    *,
+    with_b: bool = True,
+    proxies: Proxies | None = None,
+    tls: SSLContext | None = None,
+    **more: Any,
 ) -> AsyncIterator[Fleet]:
-    """Serve the objects `mine` of namespace a, and where wanted `other` of namespace b and of the cluster; `more`: of the front.
+    """Serve the objects `mine` of namespace a and, if wanted, `other` of namespace b.
 
-    `proxies`: who may name users in headers, over `tls`.
+    `other` includes cluster-scoped objects. `more` are options of the front. `proxies`
+    may name users in headers, over `tls`.
     """
     plane, projection, told = TreesOfTenants(), Projection(), Told(timedelta(hours=1))
     projection.complete = True
     for info in SERVED:
-        for namespace, name, version in (("b", "other", START), ("a", "mine", START + 1)):
+        for namespace, name, version in (
+            ("b", "other", START),
+            ("a", "mine", START + 1),
+        ):
             if namespace == "b" and not with_b:
                 continue
-            key = Key(info.kind, namespace if info.namespaced else "", name)
+            key = ObjectKey(info.kind, namespace if info.namespaced else "", name)
             plane.trees[key] = an_object(info, *key[1:], version)
             projection.put(key, plane.trees[key])
             if info.kind == "InferenceCluster":
                 plane.trees[("ServingStack", STACKS.home, name)] = a_stack(name)
             if info.kind == "ModelDeployment":
-                told.tell(key, Numbers(plane.trees[key]["metadata"]["uid"], utc_now(), {"queueDepth": 3}))
+                told.tell(
+                    key,
+                    Numbers(
+                        plane.trees[key]["metadata"]["uid"],
+                        utc_now(),
+                        {"queueDepth": 3},
+                    ),
+                )
     file = folder / "access.yaml"
     file.write_text(ACCESS)
     callers = folder / "callers.yaml"
     callers.write_text(CALLERS)
-    front = Front(cast("ControlPlane", plane), projection, Access(AccessRules(file), proxies=proxies), **more)
-    server = TestServer(front.app([*Scaling(front, told, Callers(callers, AUDIENCE)).routes(), *Commands(front).routes()]))
+    front = Front(
+        cast("ControlPlane", plane),
+        projection,
+        AccessControl(AccessRules(file), proxies=proxies),
+        **more,
+    )
+    server = TestServer(
+        front.app(
+            [
+                *Scaling(front, told, Callers(callers, AUDIENCE)).routes(),
+                *Commands(front).routes(),
+            ]
+        )
+    )
     await server.start_server(ssl=tls, **RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)
 
 
 def have_other_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let others write an object during a write of it. In one front they take turns; another one knows nothing of that."""
-    monkeypatch.setattr(Turns, "of", lambda _turns, _key: nullcontext())
+    """Let other fronts write an object during a write of this front.
+
+    Writes of one front are serialized. Another front does not know of them.
+    """
+    monkeypatch.setattr(WriteTurns, "of", lambda _turns, _key: nullcontext())

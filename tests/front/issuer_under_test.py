@@ -1,4 +1,4 @@
-"""A real front that takes tokens of a real issuer, with a clock that tests move."""
+"""A real front that accepts tokens of a real issuer, with a clock that tests control."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,8 +8,8 @@ from typing import cast
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from client.temporal.control_plane import ControlPlane
-from front.access.access import Access
+from fleet_client.temporal.control_plane import ControlPlane
+from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.access.id_tokens import Claims, IdTokens
 from front.access.issuer import Issuer
@@ -24,7 +24,7 @@ CLAIMS = Claims(groups="groups")
 
 
 class Clock:
-    """Seconds that a test moves."""
+    """A clock in seconds that a test advances."""
 
     now = 1_000.0
 
@@ -33,14 +33,21 @@ class Clock:
 
 
 class Served:
-    """A front that takes tokens of an issuer."""
+    """A front that accepts tokens of an issuer."""
 
-    def __init__(self, client: "TestClient[web.Request, web.Application]", keys: Issuer, clock: Clock) -> None:
+    def __init__(
+        self,
+        client: "TestClient[web.Request, web.Application]",
+        keys: Issuer,
+        clock: Clock,
+    ) -> None:
         self.client, self.keys, self.clock = client, keys, clock
 
     async def ask(self, token: str, namespace: str = "a") -> tuple[int, str]:
-        """List deployments; gives the status and the message of a refusal."""
-        async with self.client.get(PATH.format(namespace), headers={"Authorization": f"Bearer {token}"}) as answer:
+        """List deployments; return the status and the error message."""
+        async with self.client.get(
+            PATH.format(namespace), headers={"Authorization": f"Bearer {token}"}
+        ) as answer:
             return answer.status, (await answer.json()).get("message", "")
 
 
@@ -56,8 +63,17 @@ async def served(
     file.write_text(ACCESS)
     projection.complete = True
     keys = Issuer(issuer.url, now=clock)
-    access = Access(AccessRules(file), id_tokens=IdTokens(keys, AUDIENCE, claims, algorithms))
-    server = TestServer(Front(cast("ControlPlane", None), projection, access, limits=Limits(allowance, clock)).app())
+    access = AccessControl(
+        AccessRules(file), id_tokens=IdTokens(keys, AUDIENCE, claims, algorithms)
+    )
+    server = TestServer(
+        Front(
+            cast("ControlPlane", None),
+            projection,
+            access,
+            limits=Limits(allowance, clock),
+        ).app()
+    )
     await server.start_server(**RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Served(client, keys, clock)

@@ -1,7 +1,8 @@
-"""Many writes and watches at once: what each watcher knows in the end is what there is, and how long writes took.
+"""Sends many writes while many watches run; measures times and lost events.
 
-Writes begin at a steady rate, whether or not those before them were answered, and the time of each counts from when it was to begin: a
-server that stops for a moment delays all that were due.
+Writes start at a fixed rate, even if earlier ones are unanswered. The time of each
+write counts from its scheduled start: a server that pauses delays all writes that are
+due.
 """
 
 import asyncio
@@ -26,7 +27,10 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Load:
-    """How much: objects, watchers of all of them, and writes a second for so many seconds. `prefix`: of the names of the objects."""
+    """The size of the load: objects, watchers, and writes per second for some seconds.
+
+    `prefix` begins the names of the objects.
+    """
 
     objects: int
     watchers: int
@@ -35,15 +39,19 @@ class Load:
     prefix: str = "load"
 
     def name(self, number: int) -> str:
-        """Name the object of a write."""
+        """Return the name of the object for a write."""
         return f"{self.prefix}-{number % self.objects:04}"
 
 
 @dataclass
 class Outcome:
-    """What was seen. `writes`: seconds of each; `delays`: from the answer to a write until a watcher knew of it, in seconds.
+    """The results.
 
-    `behind`: watchers whose state was not that of the list, in the end; `failed`: answers to writes that were not carried out.
+    `writes` are durations in seconds.
+
+    `delays` are the seconds from the answer to a write until a watcher saw it, `behind`
+    the watchers whose final state differs from the list, and `failed` the answers of
+    failed writes.
     """
 
     writes: list[float] = field(default_factory=list)
@@ -55,7 +63,7 @@ class Outcome:
 
 @dataclass
 class Observer:
-    """One watcher: it lists, and goes on from there, as client libraries do."""
+    """A watcher that lists and then watches from that version, like client libraries."""
 
     session: aiohttp.ClientSession
     held: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -64,10 +72,14 @@ class Observer:
     ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Watch until it is cancelled."""
+        """Watch until cancelled."""
         version, self.held = await listed(self.session)
         while True:
-            async with self.session.get(BASE, params={"watch": "true", "resourceVersion": version}, timeout=_ENDLESS) as answer:
+            async with self.session.get(
+                BASE,
+                params={"watch": "true", "resourceVersion": version},
+                timeout=_ENDLESS,
+            ) as answer:
                 answer.raise_for_status()
                 self.ready.set()
                 async for line in answer.content:
@@ -90,20 +102,23 @@ _ENDLESS = aiohttp.ClientTimeout(total=None)
 
 
 def state_of(metadata: Json) -> tuple[str, str]:
-    """Give the version of an object, and which write was its last."""
+    """Return the version of an object and the number of its last write."""
     return metadata["resourceVersion"], metadata.get("labels", {}).get(LABEL, "")
 
 
-async def listed(session: aiohttp.ClientSession) -> tuple[str, dict[str, tuple[str, str]]]:
-    """List all objects: the version of the list, and the state of each."""
+async def listed(
+    session: aiohttp.ClientSession,
+) -> tuple[str, dict[str, tuple[str, str]]]:
+    """Return the version of the list, and the state of each object."""
     async with session.get(BASE) as answer:
         answer.raise_for_status()
         tree = await answer.json()
-    return tree["metadata"]["resourceVersion"], {each["metadata"]["name"]: state_of(each["metadata"]) for each in tree["items"]}
+    return tree["metadata"]["resourceVersion"], {
+        each["metadata"]["name"]: state_of(each["metadata"]) for each in tree["items"]
+    }
 
 
 async def create(session: aiohttp.ClientSession, load: Load) -> None:
-    """Make the objects."""
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def one(number: int) -> None:
@@ -113,8 +128,16 @@ async def create(session: aiohttp.ClientSession, load: Load) -> None:
     await asyncio.gather(*(one(number) for number in range(load.objects)))
 
 
-async def drive(session: aiohttp.ClientSession, watching: Sequence[aiohttp.ClientSession], load: Load, within: float) -> Outcome:
-    """Write and watch; each watcher has a session of its own. `within`: seconds that watchers get to know all, after the last write."""
+async def drive(
+    session: aiohttp.ClientSession,
+    watching: Sequence[aiohttp.ClientSession],
+    load: Load,
+    within: float,
+) -> Outcome:
+    """Write and watch; each watcher has its own session.
+
+    After the last write, watchers have `within` seconds to receive all events.
+    """
     outcome, observers = Outcome(), [Observer(each) for each in watching]
     tasks = [asyncio.create_task(each.run()) for each in observers]
     try:
@@ -126,12 +149,20 @@ async def drive(session: aiohttp.ClientSession, watching: Sequence[aiohttp.Clien
                 if task.done():
                     task.result()
             _, wanted = await listed(session)
-            outcome.behind = [number for number, each in enumerate(observers) if each.held != wanted]
+            outcome.behind = [
+                number for number, each in enumerate(observers) if each.held != wanted
+            ]
             return outcome.behind
 
-        await eventually(behind, lambda found: not found, within=within, what="the watchers")
+        await eventually(
+            behind, lambda found: not found, within=within, what="the watchers"
+        )
         outcome.events = sum(each.events for each in observers)
-        outcome.delays = sorted(seen - answered[turn] for turn, seen in observers[0].turns.items() if turn in answered)
+        outcome.delays = sorted(
+            seen - answered[turn]
+            for turn, seen in observers[0].turns.items()
+            if turn in answered
+        )
     finally:
         for task in tasks:
             task.cancel()
@@ -139,8 +170,10 @@ async def drive(session: aiohttp.ClientSession, watching: Sequence[aiohttp.Clien
     return outcome
 
 
-async def write_all(session: aiohttp.ClientSession, load: Load, outcome: Outcome) -> dict[int, float]:
-    """Make all writes; gives when each was answered."""
+async def write_all(
+    session: aiohttp.ClientSession, load: Load, outcome: Outcome
+) -> dict[int, float]:
+    """Send all writes; return the time of each answer."""
     answered: dict[int, float] = {}
     started = time.perf_counter()
 
@@ -149,7 +182,9 @@ async def write_all(session: aiohttp.ClientSession, load: Load, outcome: Outcome
         await asyncio.sleep(due - time.perf_counter())
         body = json.dumps({"metadata": {"labels": {LABEL: str(number)}}})
         headers = {"Content-Type": "application/merge-patch+json"}
-        async with session.patch(f"{BASE}/{load.name(number)}", data=body, headers=headers) as answer:
+        async with session.patch(
+            f"{BASE}/{load.name(number)}", data=body, headers=headers
+        ) as answer:
             text = await answer.text()
         answered[number] = time.perf_counter()
         if answer.status == _OK:
@@ -157,11 +192,13 @@ async def write_all(session: aiohttp.ClientSession, load: Load, outcome: Outcome
         else:
             outcome.failed.append(text)
 
-    await asyncio.gather(*(one(number) for number in range(round(load.per_second * load.seconds))))
+    await asyncio.gather(
+        *(one(number) for number in range(round(load.per_second * load.seconds)))
+    )
     outcome.writes.sort()
     return answered
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Give the value that this share of sorted values does not exceed."""
+    """Return a percentile of sorted values."""
     return values[math.ceil(len(values) * share) - 1] if values else math.nan

@@ -1,4 +1,7 @@
-"""What requests below `/v1` can say, as an OpenAPI document. The front publishes none: no client of Kubernetes asks for these paths."""
+"""An OpenAPI document of the requests below `/v1`.
+
+The front does not publish one, because Kubernetes clients do not use these paths.
+"""
 
 import hashlib
 import hmac
@@ -20,39 +23,75 @@ Json = dict[str, Any]
 
 _TEXT: Json = {"type": "string"}
 _NUMBER: Json = {"type": "number", "minimum": 0}
-_PLURAL: Json = {"type": "string", "enum": [*(info.plural for info in SERVED), "servingstacks", "nothing"]}
+_PLURAL: Json = {
+    "type": "string",
+    "enum": [*(info.plural for info in SERVED), "servingstacks", "nothing"],
+}
 _DRY: Json = {"name": "dryRun", "in": "query", "schema": _TEXT}
 _COUNT: Json = {
     "type": "object",
     "required": ["replicas"],
-    "properties": {"replicas": {"type": "integer", "minimum": 0, "maximum": 1000}, "reason": _TEXT},
+    "properties": {
+        "replicas": {"type": "integer", "minimum": 0, "maximum": 1000},
+        "reason": _TEXT,
+    },
 }
 _NUMBERS: Json = {
     "type": "object",
     "required": ["queueDepth"],
-    "properties": {"queueDepth": _NUMBER, "runningRequests": _NUMBER, "observedAt": {"type": "string", "format": "date-time"}},
+    "properties": {
+        "queueDepth": _NUMBER,
+        "runningRequests": _NUMBER,
+        "observedAt": {"type": "string", "format": "date-time"},
+    },
 }
 _ATTRIBUTES: Mapping[str, Json] = {
     "specversion": {"type": "string", "enum": ["1.0"]},
     "id": {"type": "string", "minLength": 1},
     "source": {"type": "string", "minLength": 1},
     "type": {"type": "string", "enum": [*events.RECORDED, "keda.scaledjob.ready.v1"]},
-    "subject": {"type": "string", "enum": [f"/eu/a/scaledobject/{name}" for name in ("mine", "none")] + ["/eu/a/scaledjob/mine", "mine"]},
+    "subject": {
+        "type": "string",
+        "enum": [f"/eu/a/scaledobject/{name}" for name in ("mine", "none")]
+        + ["/eu/a/scaledjob/mine", "mine"],
+    },
 }
-_DATA: Json = {"type": "object", "required": ["reason", "message"], "properties": {"reason": _TEXT, "message": _TEXT}}
-_STRUCTURED: Json = {"type": "object", "required": list(_ATTRIBUTES), "properties": {**_ATTRIBUTES, "data": _DATA}}
-_BINARY = [{"name": f"ce-{name}", "in": "header", "required": True, "schema": schema} for name, schema in _ATTRIBUTES.items()]
+_DATA: Json = {
+    "type": "object",
+    "required": ["reason", "message"],
+    "properties": {"reason": _TEXT, "message": _TEXT},
+}
+_STRUCTURED: Json = {
+    "type": "object",
+    "required": list(_ATTRIBUTES),
+    "properties": {**_ATTRIBUTES, "data": _DATA},
+}
+_BINARY = [
+    {"name": f"ce-{name}", "in": "header", "required": True, "schema": schema}
+    for name, schema in _ATTRIBUTES.items()
+]
 
 
 def document() -> Json:
-    """Give the document: every path of the router but the one of Kubernetes' own."""
+    """Return the document for every path of the router except the Kubernetes API."""
     scaled = "/v1/namespaces/{namespace}/modeldeployments/{name}"
     paths: dict[str, Json] = {
         f"{scaled}/scale": {"post": _body(JSON, _COUNT)},
-        f"{scaled}/metrics": {"get": {}, "put": _body(JSON, _NUMBERS), "post": _body(JSON, _NUMBERS)},
-        # Whoever sends the headers of the one mode may send the body of the other one.
-        "/v1/events": {"post": {**_body(events.STRUCTURED, _STRUCTURED, JSON, _DATA), "parameters": _BINARY}},
-        "/v1/namespaces/{namespace}/{plural}/{name}/retry": {"post": _body(JSON, {"type": "object"})},
+        f"{scaled}/metrics": {
+            "get": {},
+            "put": _body(JSON, _NUMBERS),
+            "post": _body(JSON, _NUMBERS),
+        },
+        # A client may send the headers of one mode with the body of the other.
+        "/v1/events": {
+            "post": {
+                **_body(events.STRUCTURED, _STRUCTURED, JSON, _DATA),
+                "parameters": _BINARY,
+            }
+        },
+        "/v1/namespaces/{namespace}/{plural}/{name}/retry": {
+            "post": _body(JSON, {"type": "object"})
+        },
         "/v1/{plural}/{name}/retry": {"post": _body(JSON, {"type": "object"})},
         "/v1/namespaces/{namespace}/{plural}/{name}/revisions": {"get": {}},
         "/v1/servingstacks": {"get": {}},
@@ -60,27 +99,56 @@ def document() -> Json:
     }
     for path, methods in paths.items():
         for operation in methods.values():
-            operation["parameters"] = [*_in_path(path), _DRY, *operation.get("parameters", ())]
+            operation["parameters"] = [
+                *_in_path(path),
+                _DRY,
+                *operation.get("parameters", ()),
+            ]
             operation["responses"] = {"200": {"description": "OK"}}
-    return {"openapi": "3.0.0", "info": {"title": "below /v1", "version": "v1"}, "paths": paths}
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "below /v1", "version": "v1"},
+        "paths": paths,
+    }
 
 
-def _body(media_type: str, schema: Json, other_type: str = "", other: Json | None = None) -> Json:
-    content = {media_type: {"schema": schema}} | ({other_type: {"schema": other}} if other_type else {})
+def _body(
+    media_type: str, schema: Json, other_type: str = "", other: Json | None = None
+) -> Json:
+    content = {media_type: {"schema": schema}} | (
+        {other_type: {"schema": other}} if other_type else {}
+    )
     return {"requestBody": {"required": True, "content": content}}
 
 
 def _in_path(path: str) -> list[Json]:
     schemas = {"namespace": _TEXT, "plural": _PLURAL, "name": _TEXT}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name, schema in schemas.items() if f"{{{name}}}" in path]
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schema}
+        for name, schema in schemas.items()
+        if f"{{{name}}}" in path
+    ]
 
 
 def sign(request: requests.PreparedRequest) -> None:
-    """Have a request be one of a caller who may do everything."""
+    """Add credentials of a caller with all rights to a request."""
     parts, body = urlsplit(str(request.url)), request.body or b""
     assert isinstance(body, str | bytes)
     target = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    timestamp, request_id, said = str(int(utc_now().timestamp())), "r" * 16, body.encode() if isinstance(body, str) else body
-    text = signed_text(AUDIENCE, timestamp, request_id, method=str(request.method), target=target, body=said)
+    timestamp, request_id, said = (
+        str(int(utc_now().timestamp())),
+        "r" * 16,
+        body.encode() if isinstance(body, str) else body,
+    )
+    text = signed_text(
+        AUDIENCE,
+        timestamp,
+        request_id,
+        method=str(request.method),
+        target=target,
+        body=said,
+    )
     proof = hmac.digest(bytes.fromhex(KEYS["root"]), text, hashlib.sha256).hex()
-    request.headers.update(zip(signing.HEADERS, ("root", timestamp, request_id, proof), strict=True))
+    request.headers.update(
+        zip(signing.HEADERS, ("root", timestamp, request_id, proof), strict=True)
+    )

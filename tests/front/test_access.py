@@ -1,4 +1,6 @@
-"""Who may do what: the access file and its rules, each verb and path of the API as a row."""
+"""Authorization: the access file and its rules, with a row for each verb and path of
+the API.
+"""
 
 import hashlib
 from pathlib import Path
@@ -6,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from api_types.sections.front import FrontSettings
-from client.errors import Refused as Unusable
+from fleet_client.errors import Refused as Unusable
 from front.access.access_file import AccessFile, AccessRules
 from front.access.files import BadAccessFile, load
 from front.main import access_rules
 from front.serving.app import _verb
-from front.serving.errors import Refused
+from front.serving.errors import RejectedRequest
 from front.serving.requests import resource_of
 
 TOKEN = "token-of-alice"  # noqa: S105 - of this test
@@ -20,7 +22,10 @@ FILE = f"""
 users:
 - {{name: alice, groups: [team-a], tokenSha256: [{hashlib.sha256(TOKEN.encode()).hexdigest()}]}}
 rules:
-- {{groups: [team-a], namespaces: [a], resources: [modeldeployments, modeldeployments/scale], verbs: [get, list, watch, update, patch]}}
+- groups: [team-a]
+  namespaces: [a]
+  resources: [modeldeployments, modeldeployments/scale]
+  verbs: [get, list, watch, update, patch]
 - {{users: [alice], clusterScoped: true, resources: [inferenceclasses], verbs: [list]}}
 """
 ALLOWED = [
@@ -37,7 +42,11 @@ REFUSED = [
     ("GET", "modeldeployments", ""),
     ("GET", "modeldeployments", "watch=1"),
     ("GET", "namespaces/b/modeldeployments", ""),
-    ("GET", "namespaces/b/modeldeployments", "watch=true&fieldSelector=metadata.namespace%3Da"),
+    (
+        "GET",
+        "namespaces/b/modeldeployments",
+        "watch=true&fieldSelector=metadata.namespace%3Da",
+    ),
     ("GET", "namespaces/b/modeldeployments/x", ""),
     ("PUT", "namespaces/b/modeldeployments/x", ""),
     ("PATCH", "namespaces/b/modeldeployments/x/scale", ""),
@@ -67,12 +76,16 @@ def allowed(rules: AccessRules, method: str, path: str, query: str) -> bool:
 
 
 @pytest.mark.parametrize(("method", "path", "query"), ALLOWED)
-def test_what_a_rule_names_is_allowed(file: Path, method: str, path: str, query: str) -> None:
+def test_rules_allow_the_named_requests(
+    file: Path, method: str, path: str, query: str
+) -> None:
     assert allowed(AccessRules(file), method, path, query)
 
 
 @pytest.mark.parametrize(("method", "path", "query"), REFUSED)
-def test_everything_else_is_not(file: Path, method: str, path: str, query: str) -> None:
+def test_rules_allow_nothing_else(
+    file: Path, method: str, path: str, query: str
+) -> None:
     assert not allowed(AccessRules(file), method, path, query)
 
 
@@ -88,36 +101,53 @@ def test_everything_else_is_not(file: Path, method: str, path: str, query: str) 
         "namespaces/a/secrets",
     ],
 )
-def test_paths_that_are_none_of_ours_are_no_resource(path: str) -> None:
+def test_foreign_paths_are_no_resource(path: str) -> None:
     assert resource_of(f"{GROUP}/{path}") is None
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
-def test_what_the_control_plane_writes_nobody_else_does(method: str) -> None:
-    for path in ("namespaces/a/modelreplicas/x", "namespaces/a/modelreplicas", "namespaces/a/modeldeployments/x/status"):
+def test_users_cannot_write_kinds_of_the_control_plane(method: str) -> None:
+    for path in (
+        "namespaces/a/modelreplicas/x",
+        "namespaces/a/modelreplicas",
+        "namespaces/a/modeldeployments/x/status",
+    ):
         found = resource_of(f"{GROUP}/{path}")
         assert found
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(RejectedRequest) as refusal:
             _verb(method, found, {})
         assert refusal.value.code == 405
 
 
-def test_a_token_that_is_not_known_is_nobody(file: Path) -> None:
+def test_an_unknown_token_has_no_user(file: Path) -> None:
     rules = AccessRules(file)
-    for token in ("", "token-of-bob", TOKEN + " ", TOKEN * 1000, hashlib.sha256(TOKEN.encode()).hexdigest()):
+    for token in (
+        "",
+        "token-of-bob",
+        TOKEN + " ",
+        TOKEN * 1000,
+        hashlib.sha256(TOKEN.encode()).hexdigest(),
+    ):
         assert rules.user_of(token) is None
 
 
 @pytest.mark.parametrize("token", ["", "x" * 4097], ids=["empty", "long"])
-def test_a_token_that_is_none_is_nobodys_though_the_file_has_its_hash(file: Path, token: str) -> None:
-    file.write_text(FILE.replace(hashlib.sha256(TOKEN.encode()).hexdigest(), hashlib.sha256(token.encode()).hexdigest()))
+def test_an_empty_or_long_token_has_no_user_even_if_the_file_has_its_hash(
+    file: Path, token: str
+) -> None:
+    file.write_text(
+        FILE.replace(
+            hashlib.sha256(TOKEN.encode()).hexdigest(),
+            hashlib.sha256(token.encode()).hexdigest(),
+        )
+    )
     assert AccessRules(file).user_of(token) is None
 
 
-def test_a_changed_file_holds_at_once_and_a_broken_one_never(file: Path) -> None:
+def test_a_changed_file_applies_at_once_and_an_invalid_one_never(file: Path) -> None:
     rules = AccessRules(file)
     _rewrite(file, "users: [")
-    assert "is not YAML" in rules.refresh()
+    assert "is not valid YAML" in rules.refresh()
     assert rules.user_of(TOKEN)
     assert not rules.refresh()
     file.unlink()
@@ -138,17 +168,25 @@ def _rewrite(file: Path, text: str) -> None:
     ("text", "problem"),
     [
         ("users: [{name: a, tokenSha256: [secret-token]}]", "users.0.tokenSha256.0"),
-        ("users: [{name: a, token: secret-token}]", "users.0.token: Extra inputs are not permitted"),
-        ("rules: [{verbs: [get], namespaces: [a]}]", "rules.0.resources: Field required"),
+        (
+            "users: [{name: a, token: secret-token}]",
+            "users.0.token: Extra inputs are not permitted",
+        ),
+        (
+            "rules: [{verbs: [get], namespaces: [a]}]",
+            "rules.0.resources: Field required",
+        ),
         ("rules: [{verbs: [read], resources: ['*']}]", "rules.0.verbs.0"),
         ("- a", "Input should be a valid dictionary"),
         ("a: &a [*a]", "line 1"),
-        ("users: [{name: a, tokenSha256: [secret-token", "is not YAML: see line"),
-        pytest.param("[" * 3_000, "is not YAML", marks=pytest.mark.slow),
-        ("a: *secret-token", "is not YAML"),
+        ("users: [{name: a, tokenSha256: [secret-token", "is not valid YAML at line"),
+        pytest.param("[" * 3_000, "is not valid YAML", marks=pytest.mark.slow),
+        ("a: *secret-token", "is not valid YAML"),
     ],
 )
-def test_a_bad_file_is_refused_with_its_places_and_without_its_values(tmp_path: Path, text: str, problem: str) -> None:
+def test_an_invalid_file_is_rejected_with_positions_but_without_values(
+    tmp_path: Path, text: str, problem: str
+) -> None:
     written = tmp_path / "access.yaml"
     written.write_text(text)
     with pytest.raises(BadAccessFile) as refusal:
@@ -157,23 +195,31 @@ def test_a_bad_file_is_refused_with_its_places_and_without_its_values(tmp_path: 
     assert "secret-token" not in str(refusal.value)
 
 
-def test_of_a_file_that_is_too_large_nothing_is_read(tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_rejected(tmp_path: Path) -> None:
     written = tmp_path / "access.yaml"
     written.write_text("{}" + " " * 1024 * 1024)
-    with pytest.raises(BadAccessFile, match="at most 1048576 are read"):
+    with pytest.raises(BadAccessFile, match="the limit is 1048576"):
         load(written, AccessFile)
 
 
-def test_only_a_loopback_address_may_do_without_a_file(file: Path) -> None:
+def test_only_a_loopback_address_works_without_a_file(file: Path) -> None:
     assert access_rules(FrontSettings(listen="127.0.0.1:8443"), "127.0.0.1") is None
-    assert access_rules(FrontSettings(listen="0.0.0.0:8443", access_file=file), "0.0.0.0")  # noqa: S104 - the point
+    assert access_rules(
+        FrontSettings(listen="0.0.0.0:8443", access_file=file),
+        "0.0.0.0",  # noqa: S104 - the point
+    )
     with pytest.raises(Unusable, match="everybody may do everything"):
         access_rules(FrontSettings(listen="0.0.0.0:8443"), "0.0.0.0")  # noqa: S104 - the point
     with pytest.raises(Unusable, match="No such file"):
-        access_rules(FrontSettings(listen="127.0.0.1:8443", access_file=file.parent / "none"), "127.0.0.1")
+        access_rules(
+            FrontSettings(listen="127.0.0.1:8443", access_file=file.parent / "none"),
+            "127.0.0.1",
+        )
 
 
-def test_users_and_rules_are_taken_from_the_file_once_each_time_that_it_changes(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_and_rules_are_loaded_once_per_change_of_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rules, taken = AccessRules(file), []
     use = AccessRules._use
 

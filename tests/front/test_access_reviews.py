@@ -1,4 +1,4 @@
-"""What users are told about themselves: who they are, and what they may do in a namespace, by the same rules that their requests are."""
+"""Reviews about oneself follow the same rules as requests."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from api_types.resources.kinds import SERVED
-from front.access.access import Access
+from front.access.access import AccessControl
 from front.access.access_file import AccessRules, User
 from front.access.reviews import Reviews
 from front.serving import access_reviews
@@ -20,12 +20,23 @@ from tests.front.fleet_of_tenants import ACCESS, Fleet, a_fleet
 
 Json = dict[str, Any]
 GROUP = "modelplane.ai"
-VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+VERBS = (
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+)
 RESOURCES = [(name, info.namespaced) for info in SERVED for name in governed(info)]
-# As kubectl sends them, with all that it leaves empty.
+# As kubectl sends them, with empty fields.
 _EMPTY = b'\n\x10\n\x00\x12\x00\x1a\x00"\x00*\x002\x008\x00B\x00'
 WHOAMI = (
-    b"k8s\x00\n-\n\x18authentication.k8s.io/v1\x12\x11SelfSubjectReview\x12\x1a" + _EMPTY + b'\x12\x06\n\x04\n\x00\x12\x00\x1a\x00"\x00'
+    b"k8s\x00\n-\n\x18authentication.k8s.io/v1\x12\x11SelfSubjectReview\x12\x1a"
+    + _EMPTY
+    + b'\x12\x06\n\x04\n\x00\x12\x00\x1a\x00"\x00'
 )
 LIST_IN_A = (
     b"k8s\x00\n1\n\x17authorization.k8s.io/v1\x12\x16SelfSubjectRulesReview\x12\x1d"
@@ -35,10 +46,20 @@ LIST_IN_A = (
 MORE_RULES = f"""
 - {{name: bo, groups: [team-b], tokenSha256: [{hashlib.sha256(b"token-of-bo").hexdigest()}]}}
 rules:
-- {{groups: [team-b], namespaces: [b], resources: [modeldeployments, "*/scale", inferenceclusters, servingstacks], verbs: [get, patch]}}
+- groups: [team-b]
+  namespaces: [b]
+  resources: [modeldeployments, "*/scale", inferenceclusters, servingstacks]
+  verbs: [get, patch]
 - {{groups: [team-b], clusterScoped: true, resources: ["*"], verbs: [get]}}
-- {{groups: [team-b], namespaces: ["*"], clusterScoped: true, resources: [inferenceclasses, modelservices], verbs: [list]}}
-- {{users: ["*"], namespaces: [shared], resources: [modelcaches, modelreplicas/status], verbs: ["*"]}}"""
+- groups: [team-b]
+  namespaces: ["*"]
+  clusterScoped: true
+  resources: [inferenceclasses, modelservices]
+  verbs: [list]
+- users: ["*"]
+  namespaces: [shared]
+  resources: [modelcaches, modelreplicas/status]
+  verbs: ["*"]"""
 
 
 @pytest.fixture
@@ -48,135 +69,246 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 @pytest.fixture
-def access(tmp_path: Path) -> Access:
-    """The rules of three users, of which some are about both scopes, and some name what their scope does not have."""
+def access(tmp_path: Path) -> AccessControl:
+    """Rules of three users.
+
+    Some cover both scopes, some name resources that their scope lacks.
+    """
     file = tmp_path / "rules.yaml"
     file.write_text(ACCESS.replace("\nrules:", MORE_RULES))
-    return Access(AccessRules(file))
+    return AccessControl(AccessRules(file))
 
 
-async def told(path: str, user: User, access: Access, **spec: Any) -> Json:
+async def told(path: str, user: User, access: AccessControl, **spec: Any) -> Json:
     return await answered(path, {"spec": spec}, user, access)
 
 
 def lists(rules: list[Json], group: str, resource: str, verb: str) -> bool:
-    """Tell whether rules allow something, as Kubernetes reads them."""
+    """Return whether rules allow a request, as Kubernetes evaluates them."""
 
     def has(held: list[str], *wanted: str) -> bool:
         return "*" in held or not set(held).isdisjoint(wanted)
 
     _, _, subresource = resource.partition("/")
     names = (resource, f"*/{subresource}") if subresource else (resource,)
-    return any(has(rule["apiGroups"], group) and has(rule["resources"], *names) and has(rule["verbs"], verb) for rule in rules)
+    return any(
+        has(rule["apiGroups"], group)
+        and has(rule["resources"], *names)
+        and has(rule["verbs"], verb)
+        for rule in rules
+    )
 
 
 @pytest.mark.parametrize("namespace", ["a", "b", "shared", "none"])
 @pytest.mark.parametrize("name", ["ann", "bo", "root", "eve"])
-async def test_what_is_listed_is_what_each_single_question_is_answered_with(access: Access, name: str, namespace: str) -> None:
-    user = access.user_of(f"token-of-{name}", {}, None) or User("eve", ("system:authenticated",))  # type: ignore[arg-type]  # none are read
-    rules = (await told(RULES_PATH, user, access, namespace=namespace))["status"]["resourceRules"]
-    asked = [(GROUP, resource, verb, namespaced) for resource, namespaced in RESOURCES for verb in VERBS]
-    asked += [(group, plural, verb, False) for group, kinds in REVIEWS.items() for plural in kinds for verb in VERBS]
+async def test_the_list_of_rules_matches_single_reviews(
+    access: AccessControl, name: str, namespace: str
+) -> None:
+    user = access.user_of(f"token-of-{name}", {}, None) or User(  # type: ignore[arg-type]
+        "eve", ("system:authenticated",)
+    )
+    rules = (await told(RULES_PATH, user, access, namespace=namespace))["status"][
+        "resourceRules"
+    ]
+    asked = [
+        (GROUP, resource, verb, namespaced)
+        for resource, namespaced in RESOURCES
+        for verb in VERBS
+    ]
+    asked += [
+        (group, plural, verb, False)
+        for group, kinds in REVIEWS.items()
+        for plural in kinds
+        for verb in VERBS
+    ]
     found = dict[tuple[str, str, str], bool]()
     for group, resource, verb, namespaced in asked:
         plural, _, subresource = resource.partition("/")
-        wanted = {"verb": verb, "group": group, "resource": plural, "subresource": subresource}
+        wanted = {
+            "verb": verb,
+            "group": group,
+            "resource": plural,
+            "subresource": subresource,
+        }
         wanted |= {"namespace": namespace} if namespaced else {}
         review = await told(PATH, user, access, resourceAttributes=wanted)
         found[group, resource, verb] = review["status"]["allowed"]
-        assert lists(rules, group, resource, verb) is found[group, resource, verb], (group, resource, verb)
-    assert set(found.values()) == {True, False}, "every user may ask, and none may do everything with a review"
+        assert lists(rules, group, resource, verb) is found[group, resource, verb], (
+            group,
+            resource,
+            verb,
+        )
+    assert set(found.values()) == {True, False}, (
+        "every user may ask, and none may do everything with a review"
+    )
 
 
-async def test_nothing_is_listed_that_the_scope_of_a_rule_does_not_have(access: Access) -> None:
+async def test_listed_rules_contain_only_resources_of_their_scope(
+    access: AccessControl,
+) -> None:
     bo = User("bo", ("team-b",))
     named = {
         resource
-        for rule in (await told(RULES_PATH, bo, access, namespace="b"))["status"]["resourceRules"]
+        for rule in (await told(RULES_PATH, bo, access, namespace="b"))["status"][
+            "resourceRules"
+        ]
         if rule["apiGroups"] == [GROUP] and "patch" in rule["verbs"]
         for resource in rule["resources"]
     }
     assert named == {"modeldeployments", "modeldeployments/scale"}
 
 
-async def test_the_rights_of_one_tenant_name_nothing_of_another(tmp_path: Path) -> None:
+async def test_the_rights_of_one_tenant_reveal_nothing_of_another(
+    tmp_path: Path,
+) -> None:
     async with a_fleet(tmp_path) as there, a_fleet(tmp_path, with_b=False) as gone:
         for namespace in ("a", "b", "none"):
             body = json.dumps({"spec": {"namespace": namespace}}).encode()
-            answers = [await each.ask("POST", RULES_PATH, body=body) for each in (there, gone)]
+            answers = [
+                await each.ask("POST", RULES_PATH, body=body) for each in (there, gone)
+            ]
             assert answers[0] == answers[1]
             assert answers[0][0] == 201
             tree = json.loads(answers[0][1])
-            of_kinds = [rule for rule in tree["status"]["resourceRules"] if rule["apiGroups"] == [GROUP]]
-            # What is not in a namespace of the user's is answered alike, whether others have something there or not.
+            of_kinds = [
+                rule
+                for rule in tree["status"]["resourceRules"]
+                if rule["apiGroups"] == [GROUP]
+            ]
+            # The answer for other namespaces is the same whether or not objects exist
+            # there.
             assert bool(of_kinds) is (namespace == "a")
-            assert not any(text in json.dumps(tree["status"]) for text in ("root", "other", "team", "mine"))
+            assert not any(
+                text in json.dumps(tree["status"])
+                for text in ("root", "other", "team", "mine")
+            )
         assert there.plane.touched == []
 
 
 @pytest.mark.parametrize("body", [b"{}", b'{"kind":"SelfSubjectReview"}', WHOAMI])
-async def test_users_are_told_their_own_name_and_groups(fleet: Fleet, body: bytes) -> None:
+async def test_users_can_read_their_own_name_and_groups(
+    fleet: Fleet, body: bytes
+) -> None:
     status, answer = await fleet.ask("POST", USER_PATH, body=body)
     tree = json.loads(answer)
-    assert (status, tree["apiVersion"], tree["kind"]) == (201, "authentication.k8s.io/v1", "SelfSubjectReview")
-    assert tree["status"] == {"userInfo": {"username": "ann", "groups": ["team-a", "system:authenticated"]}}
+    assert (status, tree["apiVersion"], tree["kind"]) == (
+        201,
+        "authentication.k8s.io/v1",
+        "SelfSubjectReview",
+    )
+    assert tree["status"] == {
+        "userInfo": {"username": "ann", "groups": ["team-a", "system:authenticated"]}
+    }
 
 
 @pytest.mark.parametrize("body", [b'{"spec":{"namespace":"a"}}', LIST_IN_A])
-async def test_a_list_of_rights_is_asked_for_in_json_or_as_kubectl_asks(fleet: Fleet, body: bytes) -> None:
+async def test_a_list_of_rules_can_be_requested_in_json_and_protobuf(
+    fleet: Fleet, body: bytes
+) -> None:
     status, answer = await fleet.ask("POST", RULES_PATH, body=body)
     tree = json.loads(answer)
-    assert (status, tree["kind"], tree["spec"]) == (201, "SelfSubjectRulesReview", {"namespace": "a"})
-    assert lists(tree["status"]["resourceRules"], GROUP, "modeldeployments/metrics", "update")
+    assert (status, tree["kind"], tree["spec"]) == (
+        201,
+        "SelfSubjectRulesReview",
+        {"namespace": "a"},
+    )
+    assert lists(
+        tree["status"]["resourceRules"], GROUP, "modeldeployments/metrics", "update"
+    )
     assert not lists(tree["status"]["resourceRules"], GROUP, "inferenceclusters", "get")
-    assert (tree["status"]["nonResourceRules"], tree["status"]["incomplete"]) == ([], False)
+    assert (tree["status"]["nonResourceRules"], tree["status"]["incomplete"]) == (
+        [],
+        False,
+    )
 
 
 @pytest.mark.parametrize(
-    "body", [b"{}", b'{"spec":{}}', b'{"spec":{"namespace":""}}', b'{"spec":{"namespace":1}}', b"[]", b"k8s\0\x12\xff", LIST_IN_A[:-20]]
+    "body",
+    [
+        b"{}",
+        b'{"spec":{}}',
+        b'{"spec":{"namespace":""}}',
+        b'{"spec":{"namespace":1}}',
+        b"[]",
+        b"k8s\0\x12\xff",
+        LIST_IN_A[:-20],
+    ],
 )
-async def test_a_list_of_rights_is_of_one_namespace(fleet: Fleet, body: bytes) -> None:
+async def test_a_list_of_rules_is_for_one_namespace(fleet: Fleet, body: bytes) -> None:
     status, answer = await fleet.ask("POST", RULES_PATH, body=body)
     assert (status, json.loads(answer)["reason"]) == (400, "BadRequest")
 
 
 @pytest.mark.parametrize("path", sorted(PATHS))
-async def test_reviews_are_for_known_users_and_are_posted(fleet: Fleet, path: str) -> None:
+async def test_reviews_need_a_known_user_and_a_post(fleet: Fleet, path: str) -> None:
     assert (await fleet.ask("POST", path, "", b'{"spec":{"namespace":"a"}}'))[0] == 401
     for method in ("GET", "PUT", "DELETE"):
         assert (await fleet.ask(method, path, body=b"{}"))[0] == 404
 
 
-async def test_discovery_names_the_reviews_that_are_served(fleet: Fleet) -> None:
+async def test_discovery_lists_the_reviews(fleet: Fleet) -> None:
     found = set[str]()
     for group in REVIEWS:
         _, answer = await fleet.ask("GET", f"/apis/{group}/v1")
-        found |= {f"/apis/{group}/v1/{each['name']}" for each in json.loads(answer)["resources"]}
+        found |= {
+            f"/apis/{group}/v1/{each['name']}"
+            for each in json.loads(answer)["resources"]
+        }
     assert found == PATHS == {PATH, RULES_PATH, USER_PATH}
     _, answer = await fleet.ask("GET", "/apis")
     assert {each["name"] for each in json.loads(answer)["groups"]} == {GROUP, *REVIEWS}
-    _, answer = await fleet.ask("GET", "/apis", Accept="application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
-    assert {each["metadata"]["name"] for each in json.loads(answer)["items"]} == {GROUP, *REVIEWS}
+    _, answer = await fleet.ask(
+        "GET",
+        "/apis",
+        Accept="application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+    )
+    assert {each["metadata"]["name"] for each in json.loads(answer)["items"]} == {
+        GROUP,
+        *REVIEWS,
+    }
 
 
-async def test_a_user_of_an_api_server_is_told_that_its_roles_are_not_listed(access: Access) -> None:
-    user = User("ann", ("team-a",), (("scopes", "read"), ("scopes", "write")), uid="7", is_of_api_server=True)
-    reviewing = Access(access._rules, reviews=Reviews(lambda _: True))
+async def test_the_rules_of_an_api_servers_user_are_marked_incomplete(
+    access: AccessControl,
+) -> None:
+    user = User(
+        "ann",
+        ("team-a",),
+        (("scopes", "read"), ("scopes", "write")),
+        uid="7",
+        is_of_api_server=True,
+    )
+    reviewing = AccessControl(access._rules, reviews=Reviews(lambda _: True))
     status = (await told(RULES_PATH, user, reviewing, namespace="a"))["status"]
-    assert (status["incomplete"], status["evaluationError"]) == (True, access_reviews._INCOMPLETE)
+    assert (status["incomplete"], status["evaluationError"]) == (
+        True,
+        access_reviews._INCOMPLETE,
+    )
     assert lists(status["resourceRules"], GROUP, "modeldeployments", "get")
     shown = (await told(USER_PATH, user, reviewing))["status"]["userInfo"]
-    assert shown == {"username": "ann", "uid": "7", "groups": ["team-a"], "extra": {"scopes": ["read", "write"]}}
-    # Of others it is not asked.
-    assert not (await told(RULES_PATH, User("ann", ("team-a",)), reviewing, namespace="a"))["status"]["incomplete"]
+    assert shown == {
+        "username": "ann",
+        "uid": "7",
+        "groups": ["team-a"],
+        "extra": {"scopes": ["read", "write"]},
+    }
+    # It receives no reviews about other users.
+    assert not (
+        await told(RULES_PATH, User("ann", ("team-a",)), reviewing, namespace="a")
+    )["status"]["incomplete"]
     reviewing.close()
 
 
-async def test_without_an_access_file_everybody_may_do_everything_and_is_told_so() -> None:
-    rules = (await told(RULES_PATH, User("x"), Access(), namespace="a"))["status"]["resourceRules"]
+async def test_without_an_access_file_reviews_allow_everything() -> None:
+    rules = (await told(RULES_PATH, User("x"), AccessControl(), namespace="a"))[
+        "status"
+    ]["resourceRules"]
     assert rules[-1] == {"verbs": ["*"], "apiGroups": [GROUP], "resources": ["*"]}
 
 
-def test_rules_are_about_all_that_is_served_of_a_kind() -> None:
+def test_rules_can_name_every_resource_of_a_kind() -> None:
     for info in SERVED:
-        assert {f"{info.plural}/{name}" if name else info.plural for name in subresources(info)} <= set(governed(info))
+        assert {
+            f"{info.plural}/{name}" if name else info.plural
+            for name in subresources(info)
+        } <= set(governed(info))

@@ -1,4 +1,6 @@
-"""Lines of the audit log that wait: none is lost with the request that it is of, and callers who are not known fill no disk."""
+"""Queued audit lines survive cancelled requests, and unknown callers cannot fill the
+disk.
+"""
 
 import asyncio
 import errno
@@ -31,14 +33,14 @@ SMILE = "\N{GRINNING FACE}"
 
 @dataclass
 class Pipe:
-    """A pipe in place of the file, which is read when the test says so."""
+    """A pipe instead of the file. The test decides when it is read."""
 
     path: Path
     reader: int
     taken: bytes = b""
 
     async def read(self) -> bytes:
-        """Take what is there; gives all that was ever taken."""
+        """Read the available bytes; return all bytes read so far."""
         with suppress(BlockingIOError):
             while part := os.read(self.reader, 1 << 20):
                 self.taken += part
@@ -55,28 +57,45 @@ def pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pipe]:
 
 
 @pytest.mark.slow
-async def test_a_line_is_written_later_if_it_waits_for_too_long_behind_another(pipe: Pipe) -> None:
+async def test_a_line_that_times_out_behind_another_is_written_later(
+    pipe: Pipe,
+) -> None:
     audit_log = AuditLog(str(pipe.path))
-    written = await asyncio.gather(audit_log.write(lambda: FULL), audit_log.write(lambda: b"second\n"), return_exceptions=True)
+    written = await asyncio.gather(
+        audit_log.write(lambda: FULL),
+        audit_log.write(lambda: b"second\n"),
+        return_exceptions=True,
+    )
     assert [type(each) for each in written] == [Unwritable, Unwritable]
-    await eventually(pipe.read, lambda taken: taken == FULL + b"second\n", what="both lines")
+    await eventually(
+        pipe.read, lambda taken: taken == FULL + b"second\n", what="both lines"
+    )
     await audit_log.check()
 
 
 @pytest.mark.slow
-async def test_a_line_is_written_if_its_request_is_cancelled_while_it_waits(pipe: Pipe) -> None:
+async def test_a_queued_line_is_written_though_its_request_is_cancelled(
+    pipe: Pipe,
+) -> None:
     audit_log = AuditLog(str(pipe.path))
-    waiting = [asyncio.create_task(audit_log.write(partial(bytes, line))) for line in (FULL, b"second\n", b"third\n")]
+    waiting = [
+        asyncio.create_task(audit_log.write(partial(bytes, line)))
+        for line in (FULL, b"second\n", b"third\n")
+    ]
     await asyncio.sleep(0)
     for task in waiting:
         task.cancel()
-    assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [asyncio.CancelledError] * 3
-    await eventually(pipe.read, lambda taken: taken == FULL + b"second\nthird\n", what="all lines")
+    assert [
+        type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)
+    ] == [asyncio.CancelledError] * 3
+    await eventually(
+        pipe.read, lambda taken: taken == FULL + b"second\nthird\n", what="all lines"
+    )
 
 
 @dataclass
 class Stuck:
-    """A log in a file, whose thread does nothing until the test says so."""
+    """A log in a file, whose thread waits until the test releases it."""
 
     audit_log: AuditLog
     goes_on: threading.Event
@@ -90,8 +109,13 @@ def stuck(tmp_path: Path) -> Iterator[Stuck]:
     made.goes_on.set()
 
 
-async def test_a_request_that_is_cancelled_cancels_no_other_that_waits(stuck: Stuck, tmp_path: Path) -> None:
-    cancelled, other = (asyncio.create_task(stuck.audit_log.write(partial(bytes, line))) for line in (b"first\n", b"second\n"))
+async def test_cancelling_a_request_cancels_no_other_queued_request(
+    stuck: Stuck, tmp_path: Path
+) -> None:
+    cancelled, other = (
+        asyncio.create_task(stuck.audit_log.write(partial(bytes, line)))
+        for line in (b"first\n", b"second\n")
+    )
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)
@@ -100,7 +124,9 @@ async def test_a_request_that_is_cancelled_cancels_no_other_that_waits(stuck: St
     assert (tmp_path / "audit").read_bytes() == b"first\nsecond\n"
 
 
-async def test_a_line_that_is_written_is_not_told_to_be_lost_with_one_after_it(stuck: Stuck, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_written_line_is_not_reported_as_lost_when_a_later_one_fails(
+    stuck: Stuck, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write = os.write
 
     def full(to: int, text: bytes) -> int:
@@ -109,7 +135,10 @@ async def test_a_line_that_is_written_is_not_told_to_be_lost_with_one_after_it(s
         return write(to, text)
 
     monkeypatch.setattr(os, "write", full)
-    waiting = [asyncio.create_task(stuck.audit_log.write(partial(bytes, line))) for line in (b"first\n", b"second\n")]
+    waiting = [
+        asyncio.create_task(stuck.audit_log.write(partial(bytes, line)))
+        for line in (b"first\n", b"second\n")
+    ]
     await asyncio.sleep(0)
     stuck.goes_on.set()
     written = await asyncio.gather(*waiting, return_exceptions=True)
@@ -117,30 +146,40 @@ async def test_a_line_that_is_written_is_not_told_to_be_lost_with_one_after_it(s
 
 
 @pytest.mark.slow
-async def test_nothing_is_carried_out_while_many_lines_wait(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_are_rejected_while_many_lines_are_queued(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "UNWRITTEN_MAX", 2)
     audit_log = AuditLog(str(pipe.path))
     for line in (FULL, b"second\n", b"third\n"):
         audit_log.append(partial(bytes, line))
     with pytest.raises(Unwritable, match="of 2 requests"):
         await audit_log.check()
-    # What was begun before has its line all the same.
-    await eventually(pipe.read, lambda taken: taken == FULL + b"second\nthird\n", what="all lines")
+    # Requests in progress still add their lines.
+    await eventually(
+        pipe.read, lambda taken: taken == FULL + b"second\nthird\n", what="all lines"
+    )
     await audit_log.check()
-    # However many wait, the thread has one pass to make after the present one.
+    # For any number of waiting requests, the thread makes one further pass.
     assert audit_log._thread._work_queue.qsize() <= 1
 
 
 @pytest.mark.slow
-async def test_who_waits_while_the_file_is_stuck_leaves_no_work_behind(pipe: Pipe) -> None:
+async def test_requests_at_a_stuck_file_leave_no_work_behind(
+    pipe: Pipe,
+) -> None:
     audit_log = AuditLog(str(pipe.path))
-    await asyncio.gather(*(audit_log.write(lambda: FULL) for _ in range(5)), return_exceptions=True)
+    await asyncio.gather(
+        *(audit_log.write(lambda: FULL) for _ in range(5)), return_exceptions=True
+    )
     assert audit_log._thread._work_queue.qsize() <= 1
     await eventually(pipe.read, lambda taken: taken == FULL * 5, what="all lines")
 
 
 @pytest.mark.slow
-async def test_a_line_that_comes_at_the_end_of_a_pass_is_written_before_it_is_told(tmp_path: Path) -> None:
+async def test_a_line_added_at_the_end_of_a_pass_is_written_before_success_is_reported(
+    tmp_path: Path,
+) -> None:
     goes_on = threading.Event()
     goes_on.set()
 
@@ -164,7 +203,9 @@ async def test_a_line_that_comes_at_the_end_of_a_pass_is_written_before_it_is_to
     assert await written() == b"first\nsecond\n"
 
 
-async def test_a_line_that_comes_while_the_program_ends_and_is_not_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unwritten_line_at_shutdown_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     audit_log = AuditLog(str(tmp_path / "audit"))
     drained, late = audit_log._drained, [True]
 
@@ -182,19 +223,27 @@ async def test_a_line_that_comes_while_the_program_ends_and_is_not_written_is_to
         await audit_log.end()
 
 
-async def test_lines_that_cannot_be_made_are_told_to_who_waits_and_keep_no_other_from_the_file(tmp_path: Path) -> None:
+async def test_an_error_in_making_lines_is_raised_and_blocks_no_other_line(
+    tmp_path: Path,
+) -> None:
     audit_log = AuditLog(str(tmp_path / "audit"))
 
     def bad() -> bytes:
         raise ZeroDivisionError
 
-    written = await asyncio.gather(audit_log.write(bad), audit_log.write(lambda: b"second\n"), return_exceptions=True)
+    written = await asyncio.gather(
+        audit_log.write(bad),
+        audit_log.write(lambda: b"second\n"),
+        return_exceptions=True,
+    )
     assert [type(each) for each in written] == [ZeroDivisionError, type(None)]
     assert (tmp_path / "audit").read_bytes() == b"second\n"
 
 
 @pytest.mark.slow
-async def test_a_write_that_is_ended_while_its_line_waits_has_the_answer_in_it(tmp_path: Path, pipe: Pipe) -> None:
+async def test_the_queued_line_of_an_interrupted_write_has_its_answer(
+    tmp_path: Path, pipe: Pipe
+) -> None:
     audit_log = AuditLog(str(pipe.path))
     async with a_fleet(tmp_path, audit_log=audit_log) as fleet:
         check, full = audit_log.check, []
@@ -216,12 +265,21 @@ async def test_a_write_that_is_ended_while_its_line_waits_has_the_answer_in_it(t
         runner._shutdown_timeout = 0.01
         await fleet.client.server.close()
         await asyncio.gather(asked, return_exceptions=True)
-        await eventually(pipe.read, lambda taken: taken.count(b"\n") == 2, what="the line of the request")
+        await eventually(
+            pipe.read,
+            lambda taken: taken.count(b"\n") == 2,
+            what="the line of the request",
+        )
     line = json.loads(pipe.taken.splitlines()[1])
-    assert (line["verb"], line["code"], line["outcome"], line["changes"][0]["new"]) == ("update", 200, "Success", 5)
+    assert (line["verb"], line["code"], line["outcome"], line["changes"][0]["new"]) == (
+        "update",
+        200,
+        "Success",
+        5,
+    )
 
 
-# --- callers who are not known ------------------------------------------------------------------------------------------------------------
+# Unknown callers
 
 
 @pytest.fixture
@@ -235,11 +293,16 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-async def test_of_callers_who_are_not_known_a_few_in_a_second_have_lines_and_one_line_counts_the_others(
+async def test_unknown_callers_get_a_few_lines_per_second_and_one_with_the_count(
     fleet: Fleet, tmp_path: Path
 ) -> None:
     asked = 60
-    headers = [answer[2] for answer in await asyncio.gather(*(fleet.answer("POST", MINE, user="", body=b"{}") for _ in range(asked)))]
+    headers = [
+        answer[2]
+        for answer in await asyncio.gather(
+            *(fleet.answer("POST", MINE, user="", body=b"{}") for _ in range(asked))
+        )
+    ]
     assert (await fleet.ask("PUT", f"{MINE}/mine/scale", body=SCALE))[0] == 200
 
     async def told() -> int:
@@ -253,40 +316,60 @@ async def test_of_callers_who_are_not_known_a_few_in_a_second_have_lines_and_one
     assert len(own) < asked
     assert sorted(own) == sorted(each[HEADER] for each in headers if HEADER in each)
     counted = [line for line in found if line["outcome"] == "Omitted"]
-    assert all((line["code"], line["user"], line["path"]) == (0, "", "") and line["omitted"] > 0 for line in counted)
+    assert all(
+        (line["code"], line["user"], line["path"]) == (0, "", "")
+        and line["omitted"] > 0
+        for line in counted
+    )
 
 
-async def test_lines_of_callers_who_are_not_known_are_ten_a_second(tmp_path: Path) -> None:
+async def test_unknown_callers_get_ten_lines_per_second(
+    tmp_path: Path,
+) -> None:
     now = [100.0]
     audit_log = AuditLog(str(tmp_path / "audit"))
     callers = UnknownCallers(audit_log, lambda: now[0])
-    assert [callers.has_line() for _ in range(25)] == [True] * LINES_PER_SECOND + [False] * 15
+    assert [callers.has_line() for _ in range(25)] == [True] * LINES_PER_SECOND + [
+        False
+    ] * 15
     now[0] += 1
     assert callers.has_line()
     await audit_log.end()
     assert [line["omitted"] for line in lines(tmp_path)] == [15]
 
 
-async def test_those_that_were_counted_are_told_before_the_program_ends(fleet: Fleet, tmp_path: Path) -> None:
-    await asyncio.gather(*(fleet.ask("POST", MINE, user="", body=b"{}") for _ in range(40)))
+async def test_the_count_of_omitted_requests_is_logged_at_shutdown(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    await asyncio.gather(
+        *(fleet.ask("POST", MINE, user="", body=b"{}") for _ in range(40))
+    )
     await fleet.client.close()
     assert sum(line.get("omitted", 1) for line in lines(tmp_path)) == 40
 
 
-@pytest.mark.parametrize("text", ["x" * 2000, SMILE * 2000, "\x00" * 2000, "é" * 2000, "\ud800" * 2000, '"' * 2000])
-def test_a_text_is_cut_by_its_size_in_the_file(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 2000, SMILE * 2000, "\x00" * 2000, "é" * 2000, "\ud800" * 2000, '"' * 2000],
+)
+def test_a_text_is_truncated_by_its_size_in_the_file(text: str) -> None:
     cut = fitting(text)
     assert text.startswith(cut)
     assert TEXT_BYTES_MAX - 12 < len(json.dumps(cut)) - 2 <= TEXT_BYTES_MAX
     assert fitting(text[:40]) == text[:40]
 
 
-def test_a_line_has_a_bounded_size_whatever_is_in_it() -> None:
+def test_the_size_of_a_line_is_bounded() -> None:
     much = SMILE * 2000
-    event = AuditEvent("i" * 36, much, much, much, much, (much,) * 100, much, much, much, much, much)
+    event = AuditEvent(
+        "i" * 36, much, much, much, much, (much,) * 100, much, much, much, much, much
+    )
     spec = {f"{n}{much}": "x" * 250 for n in range(200)}
     before = {"metadata": {"resourceVersion": "1"}, "spec": spec}
-    after = {"metadata": {"resourceVersion": "2"}, "spec": dict.fromkeys(spec, "y" * 250)}
+    after = {
+        "metadata": {"resourceVersion": "2"},
+        "spec": dict.fromkeys(spec, "y" * 250),
+    }
     event.changes[much] = [Change("r" * 40, before, after)]
     line = event.lines(200, "Success")
     assert LINE_BYTES_MAX / 2 < len(line) <= LINE_BYTES_MAX
@@ -294,20 +377,41 @@ def test_a_line_has_a_bounded_size_whatever_is_in_it() -> None:
     assert (told["changesOmitted"], len(told["groups"])) == (136, 64)
     texts = [
         *told["groups"],
-        *(told[field] for field in ("user", "address", "method", "path", "verb", "group", "resource", "namespace", "name")),
+        *(
+            told[field]
+            for field in (
+                "user",
+                "address",
+                "method",
+                "path",
+                "verb",
+                "group",
+                "resource",
+                "namespace",
+                "name",
+            )
+        ),
     ]
     assert max(len(json.dumps(text)) - 2 for text in texts) <= TEXT_BYTES_MAX
 
 
-def test_of_attempts_that_were_refused_only_the_last_has_a_line_and_what_was_carried_out_has_one() -> None:
-    event, tree = AuditEvent("i", "PATCH", "/"), {"metadata": {"resourceVersion": "1"}, "spec": {}}
+def test_only_the_last_rejected_attempt_and_applied_changes_have_lines() -> None:
+    event, tree = (
+        AuditEvent("i", "PATCH", "/"),
+        {"metadata": {"resourceVersion": "1"}, "spec": {}},
+    )
     event.sends("mine", "refused", tree)
     event.sends("mine", "carried-out", tree).after = tree
     event.sends("mine", "refused-too", tree)
     event.sends("mine", "last", tree)
-    assert [json.loads(line)["requestId"] for line in event.lines(409, "Conflict").splitlines()] == ["carried-out", "last"]
+    assert [
+        json.loads(line)["requestId"]
+        for line in event.lines(409, "Conflict").splitlines()
+    ] == ["carried-out", "last"]
 
 
-async def test_a_line_of_a_caller_who_is_not_known_is_small(fleet: Fleet, tmp_path: Path) -> None:
+async def test_a_line_of_an_unknown_caller_is_small(
+    fleet: Fleet, tmp_path: Path
+) -> None:
     await fleet.ask("PUT", "/" + "%F0%9F%98%80" * 600, user="", body=b"")
     assert 0 < (tmp_path / "audit").stat().st_size < 4 * TEXT_BYTES_MAX

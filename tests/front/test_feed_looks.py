@@ -1,4 +1,6 @@
-"""What the front does with what each look at visibility gives, and with objects that do not answer, are begun or are gone meanwhile."""
+"""The feed's handling of visibility results, unresponsive objects, and concurrent
+changes.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,18 +15,18 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from activities.messaging.search_attributes import NAME, NAMESPACE, VERSION
 from api_types.clock import utc_now
 from api_types.resources.kinds import BY_KIND
-from client.errors import CommandFailed, NoAnswer
-from client.refs.targets import Target
-from client.temporal.control_plane import ControlPlane, not_found
+from fleet_client.errors import CommandFailed, NoAnswer
+from fleet_client.refs.targets import Target
+from fleet_client.temporal.control_plane import ControlPlane, not_found
 from front.store import feed
 from front.store.feed import GONE_BEFORE_START, Feed
-from front.store.projection import LATE_MICROSECONDS, Key, Projection, Tree
+from front.store.projection import LATE_MICROSECONDS, ObjectKey, Projection, Tree
 from tests.front.fleet_of_tenants import START, an_object
 from tests.workflows.environment.harness import eventually
 
 
-def key_of(name: str) -> Key:
-    return Key("ModelDeployment", "a", name)
+def key_of(name: str) -> ObjectKey:
+    return ObjectKey("ModelDeployment", "a", name)
 
 
 def a_tree(name: str, version: int, uid: str = "u1") -> Tree:
@@ -35,41 +37,53 @@ def a_tree(name: str, version: int, uid: str = "u1") -> Tree:
 class VisiblePlane:
     """A control plane as visibility shows it.
 
-    `shown`: the versions of what runs; `lost`: of whom looks at changes tell nothing; `answers`: what each object answers, or raises;
-    `closed`: when workflows were closed. `asked`: who was asked; `checked`: of whom it was asked whether it runs; `queries`: all looks.
+    `shown` has the versions of running workflows, `lost` the ones that searches for
+    changes miss, `answers` the answer or error of each object, `closed` the end of
+    closed workflows. `asked` and `checked` record describe and exists calls, `queries`
+    the searches.
     """
 
     def __init__(self) -> None:
-        self.shown, self.closed, self.answers = dict[str, int](), dict[str, datetime](), dict[str, Tree | Exception]()
-        self.lost, self.asked, self.checked, self.queries = set[str](), list[str](), list[str](), list[str]()
+        self.shown, self.closed, self.answers = (
+            dict[str, int](),
+            dict[str, datetime](),
+            dict[str, Tree | Exception](),
+        )
+        self.lost, self.asked, self.checked, self.queries = (
+            set[str](),
+            list[str](),
+            list[str](),
+            list[str](),
+        )
         self.go = asyncio.Event()
         self.go.set()
 
     def have(self, name: str, version: int = START, uid: str = "u1") -> None:
-        """Have an object run, and answer."""
+        """Add a running object that answers."""
         self.shown[name], self.answers[name] = version, a_tree(name, version, uid)
 
     def end(self, name: str, closed: datetime | None = None) -> None:
-        """Have an object end. `closed` None: visibility never tells of it."""
+        """Remove an object. Without `closed`, visibility never reports its end."""
         self.shown.pop(name)
         self.answers.pop(name, None)
         if closed:
             self.closed[name] = closed
 
     async def rows(self, query: str) -> AsyncIterator[Any]:
-        """Give what a look shows."""
+        """Return the results of a search."""
         self.queries.append(query)
         if "CloseTime" in query:
             for name, closed in self.closed.items():
                 yield _row(name, START, closed)
             return
-        after = int(query.rpartition(" ")[2]) if "ModelplaneVersion >" in query else None
+        after = (
+            int(query.rpartition(" ")[2]) if "ModelplaneVersion >" in query else None
+        )
         for name, version in self.shown.items():
             if after is None or (version > after and name not in self.lost):
                 yield _row(name, version)
 
     async def describe(self, target: Target) -> Tree:
-        """Ask an object."""
         self.asked.append(target.name)
         await self.go.wait()
         answer = self.answers.get(target.name, not_found(target))
@@ -78,40 +92,49 @@ class VisiblePlane:
         return answer
 
     async def exists(self, target: Target) -> bool:
-        """Whether it runs."""
         self.checked.append(target.name)
         return target.name in self.shown
 
 
 def _row(name: str, version: int, closed: datetime | None = None) -> Any:
-    pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(NAME, name), SearchAttributePair(NAMESPACE, "a")]
+    pairs: list[SearchAttributePair[Any]] = [
+        SearchAttributePair(NAME, name),
+        SearchAttributePair(NAMESPACE, "a"),
+    ]
     attributes = TypedSearchAttributes([*pairs, SearchAttributePair(VERSION, version)])
     began = datetime.fromtimestamp(START / 1e6, UTC)
     return SimpleNamespace(
-        workflow_type="ModelDeployment", id=f"x/a/{name}", typed_search_attributes=attributes, close_time=closed, start_time=began
+        workflow_type="ModelDeployment",
+        id=f"x/a/{name}",
+        typed_search_attributes=attributes,
+        close_time=closed,
+        start_time=began,
     )
 
 
 class Following:
-    """A feed that looks when it is told to. `told`: names with the versions of all that is known."""
+    """A feed that polls when the test says so. `told` has known versions by name."""
 
     def __init__(self) -> None:
         self.plane, self.projection = VisiblePlane(), Projection()
         self.feed = Feed(cast("ControlPlane", self.plane), self.projection)
 
     async def look(self) -> None:
-        """Look once, and wait for all who are asked."""
+        """Poll once, and wait for all queries."""
         await self.feed.poll()
         await asyncio.gather(*self.feed._tasks.values(), return_exceptions=True)
 
     @property
     def told(self) -> dict[str, int]:
-        """Give what is known."""
-        return {key.name: stored.version for key, stored in self.projection.of_kind("ModelDeployment").items()}
+        """Return the known objects."""
+        return {
+            key.name: stored.version
+            for key, stored in self.projection.of_kind("ModelDeployment").items()
+        }
 
     @property
     def gone(self) -> set[str]:
-        """Give what is known to be gone."""
+        """Return the objects known to be gone."""
         return {key.name for key in self.projection._tombstones}
 
 
@@ -124,10 +147,10 @@ def silent() -> CommandFailed:
     return NoAnswer("no worker answers", next_step="start one")
 
 
-# --- looks --------------------------------------------------------------------------------------------------------------------------------
+# Polls
 
 
-async def test_only_what_has_changed_is_asked(following: Following) -> None:
+async def test_only_changed_objects_are_queried(following: Following) -> None:
     for name in ("one", "two"):
         following.plane.have(name)
     await following.look()
@@ -135,10 +158,15 @@ async def test_only_what_has_changed_is_asked(following: Following) -> None:
     following.plane.have("two", START + 5)
     for _ in range(2):
         await following.look()
-    assert (following.told, following.plane.asked[2:]) == ({"one": START, "two": START + 5}, ["two"])
+    assert (following.told, following.plane.asked[2:]) == (
+        {"one": START, "two": START + 5},
+        ["two"],
+    )
 
 
-async def test_a_change_that_looks_have_lost_is_seen_with_the_next_list(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_that_searches_miss_is_found_by_the_next_listing(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
     following.plane.have("one")
     await following.look()
     following.plane.have("one", START + 5)
@@ -150,7 +178,9 @@ async def test_a_change_that_looks_have_lost_is_seen_with_the_next_list(followin
     assert following.told == {"one": START + 5}
 
 
-async def test_one_clock_that_is_wrong_hides_no_change_of_others(following: Following) -> None:
+async def test_a_single_wrong_clock_hides_no_change_of_others(
+    following: Following,
+) -> None:
     future = int((utc_now() + timedelta(days=1)).timestamp() * 1e6)
     following.plane.have("ahead", future)
     await following.look()
@@ -160,7 +190,7 @@ async def test_one_clock_that_is_wrong_hides_no_change_of_others(following: Foll
     assert following.told == {"ahead": future, "one": now}
 
 
-async def test_one_that_is_being_asked_is_not_asked_again(following: Following) -> None:
+async def test_an_object_is_not_queried_twice_at_once(following: Following) -> None:
     await following.look()
     following.plane.go.clear()
     following.plane.have("one")
@@ -173,18 +203,20 @@ async def test_one_that_is_being_asked_is_not_asked_again(following: Following) 
     assert following.told == {"one": START}
 
 
-# --- who does not answer ------------------------------------------------------------------------------------------------------------------
+# Unresponsive objects
 
 
-@pytest.mark.parametrize("failure", [silent(), ZeroDivisionError()], ids=["no worker", "a defect"])
-async def test_who_does_not_answer_is_asked_again_until_it_does(
+@pytest.mark.parametrize(
+    "failure", [silent(), ZeroDivisionError()], ids=["no worker", "a defect"]
+)
+async def test_an_unresponsive_object_is_queried_until_it_answers(
     following: Following, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     following.plane.have("one")
     following.plane.answers["one"] = failure
     with capture_logs() as logs:
         await following.look()
-        # Not before it is time.
+        # Not before the retry time.
         following.plane.lost = {"one"}
         await following.look()
         assert following.plane.asked == ["one"]
@@ -200,7 +232,9 @@ async def test_who_does_not_answer_is_asked_again_until_it_does(
     assert (following.told, following.plane.asked) == ({"one": START}, ["one"] * 4)
 
 
-async def test_one_that_never_answered_and_is_gone_keeps_no_list_waiting(following: Following) -> None:
+async def test_an_object_that_never_answered_and_is_gone_delays_no_list(
+    following: Following,
+) -> None:
     following.plane.have("one")
     following.plane.answers["one"] = silent()
     await following.look()
@@ -211,7 +245,9 @@ async def test_one_that_never_answered_and_is_gone_keeps_no_list_waiting(followi
     assert (following.projection.unread, following.feed._unanswered) == (set(), {})
 
 
-async def test_one_whose_first_task_has_not_begun_is_no_object(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_workflow_before_its_first_task_is_no_object(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
     following.plane.have("one", uid="")
     await following.look()
     assert (following.told, following.projection.unread) == ({}, {key_of("one")})
@@ -221,10 +257,10 @@ async def test_one_whose_first_task_has_not_begun_is_no_object(following: Follow
     assert following.projection.unread == set()
 
 
-# --- what is gone -------------------------------------------------------------------------------------------------------------------------
+# Deleted objects
 
 
-async def test_what_is_gone_is_known_as_gone_when_visibility_says_so_or_with_the_next_list(
+async def test_deletions_are_found_by_visibility_or_the_next_listing(
     following: Following, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("told", "lost"):
@@ -239,7 +275,9 @@ async def test_what_is_gone_is_known_as_gone_when_visibility_says_so_or_with_the
     assert (following.told, following.gone) == ({}, {"told", "lost"})
 
 
-async def test_what_was_gone_before_the_start_or_between_two_looks_is_known(following: Following) -> None:
+async def test_deletions_before_the_start_and_between_polls_are_known(
+    following: Following,
+) -> None:
     following.plane.closed["before"] = utc_now() - timedelta(minutes=1)
     await following.look()
     following.plane.closed["between"] = utc_now()
@@ -247,32 +285,45 @@ async def test_what_was_gone_before_the_start_or_between_two_looks_is_known(foll
     assert following.gone == {"before", "between"}
 
 
-async def test_watches_go_on_from_as_long_ago_as_what_is_gone_is_known(following: Following) -> None:
+async def test_watches_resume_as_far_back_as_deletions_are_known(
+    following: Following,
+) -> None:
     for _ in range(2):
         begun = utc_now()
         await following.look()
-    since = [datetime.fromisoformat(query.split('"')[-2]) for query in following.plane.queries if "CloseTime" in query]
+    since = [
+        datetime.fromisoformat(query.split('"')[-2])
+        for query in following.plane.queries
+        if "CloseTime" in query
+    ]
     late, moment = timedelta(microseconds=LATE_MICROSECONDS), timedelta(seconds=5)
-    # From the second look on it is what was closed since the one before, and may be seen late.
-    assert [begun - GONE_BEFORE_START - late - moment < since[0] < begun - GONE_BEFORE_START - late + moment] == [True]
+    # Further polls search for workflows closed since the previous poll, and for late
+    # ones.
+    assert [
+        begun - GONE_BEFORE_START - late - moment
+        < since[0]
+        < begun - GONE_BEFORE_START - late + moment
+    ] == [True]
     assert begun - late - moment < since[1] < begun - late
     low = datetime.fromtimestamp(following.projection.low / 1e6, UTC)
     assert since[0] < low < since[0] + late + moment
 
 
-async def test_what_runs_though_a_workflow_of_its_name_was_closed_stays(following: Following, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_object_stays_though_an_earlier_workflow_was_closed(
+    following: Following, monkeypatch: pytest.MonkeyPatch
+) -> None:
     following.plane.have("one")
     await following.look()
     following.plane.closed["one"] = utc_now()
     await following.look()
     assert (following.told, following.plane.checked) == ({"one": START}, ["one"])
-    # One that has changed since it was closed need not be looked for.
+    # An object that changed after the close time need not be checked.
     following.plane.have("one", int(utc_now().timestamp() * 1e6) + 1)
     await following.look()
     following.plane.checked.clear()
     await following.look()
     assert following.plane.checked == []
-    # It was begun after the list was made.
+    # It was started after the listing.
     following.plane.lost = {"one"}
     rows = following.plane.rows
 
@@ -288,7 +339,7 @@ async def test_what_runs_though_a_workflow_of_its_name_was_closed_stays(followin
 
 
 @pytest.mark.parametrize("is_told", [True, False])
-async def test_what_is_created_anew_while_its_end_is_looked_at_stays(
+async def test_an_object_that_is_recreated_during_the_check_stays(
     following: Following, monkeypatch: pytest.MonkeyPatch, *, is_told: bool
 ) -> None:
     following.plane.have("one")
@@ -305,13 +356,13 @@ async def test_what_is_created_anew_while_its_end_is_looked_at_stays(
     assert following.told == {"one": START + 9}
 
 
-# --- failures -----------------------------------------------------------------------------------------------------------------------------
+# Failures
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "told"),
-    [(silent(), "no worker answers"), (ZeroDivisionError(), "an error of this server")],
+    [(silent(), "no worker answers"), (ZeroDivisionError(), "internal error")],
     ids=["Temporal does not answer", "a defect"],
 )
 async def test_changes_are_followed_again_after_any_failure(

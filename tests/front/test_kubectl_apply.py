@@ -1,6 +1,6 @@
-"""`kubectl apply --server-side` against the front: real Temporal, workers, TLS and tokens.
+"""`kubectl apply --server-side` with the front, real Temporal, workers and TLS.
 
-The deployments are placed nowhere, for only their counts and owners matter.
+The deployments are not placed, because only their counts and owners matter.
 """
 
 import json
@@ -25,43 +25,80 @@ def document(name: str, texts: Json | None = None, **more: Any) -> str:
 
 
 def part(name: str, replicas: int) -> str:
-    """What a manager says that cares for the count alone."""
-    return json.dumps({**KIND, "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"replicas": replicas}})
+    """The configuration of a manager that only sets the count."""
+    return json.dumps(
+        {
+            **KIND,
+            "metadata": {"name": name, "namespace": NAMESPACE},
+            "spec": {"replicas": replicas},
+        }
+    )
 
 
 async def seen(front: FrontUnderTest, name: str) -> Json:
-    found: Json = json.loads(await front.kubectl("-n", NAMESPACE, "get", "md", name, "-o", "json", "--show-managed-fields"))
+    found: Json = json.loads(
+        await front.kubectl(
+            "-n", NAMESPACE, "get", "md", name, "-o", "json", "--show-managed-fields"
+        )
+    )
     return found
 
 
 async def owners(front: FrontUnderTest, name: str) -> list[tuple[str, str]]:
-    return [(entry["manager"], entry["operation"]) for entry in (await seen(front, name))["metadata"].get("managedFields", ())]
+    return [
+        (entry["manager"], entry["operation"])
+        for entry in (await seen(front, name))["metadata"].get("managedFields", ())
+    ]
 
 
 async def gone(front: FrontUnderTest, name: str) -> None:
     await front.kubectl("-n", NAMESPACE, "delete", f"md/{name}", "--timeout=240s")
 
 
-async def test_an_object_is_created_changed_and_shared_by_managers(front: FrontUnderTest) -> None:
+async def test_an_object_is_created_changed_and_shared_by_managers(
+    front: FrontUnderTest,
+) -> None:
     dry = await front.kubectl(*APPLY, "--dry-run=server", input=document("shared"))
     assert "serverside-applied (server dry run)" in dry
     assert await front.plane.describe("ModelDeployment", "shared", NAMESPACE) == {}
-    assert "serverside-applied" in await front.kubectl(*APPLY, input=document("shared", {"tier": "gold"}))
+    assert "serverside-applied" in await front.kubectl(
+        *APPLY, input=document("shared", {"tier": "gold"})
+    )
     before = await seen(front, "shared")
-    assert "serverside-applied" in await front.kubectl(*APPLY, input=document("shared", {"tier": "gold"}))
-    # What changes nothing writes nothing.
-    assert (await seen(front, "shared"))["metadata"]["generation"] == before["metadata"]["generation"]
+    assert "serverside-applied" in await front.kubectl(
+        *APPLY, input=document("shared", {"tier": "gold"})
+    )
+    # An apply without changes writes nothing.
+    assert (await seen(front, "shared"))["metadata"]["generation"] == before[
+        "metadata"
+    ]["generation"]
     assert await owners(front, "shared") == [("kubectl", "Apply")]
 
-    told = await front.kubectl(*APPLY, "--field-manager=other", input=part("shared", 2), fails=True)
-    assert 'Apply failed with 1 conflict: conflict with "kubectl": .spec.replicas' in told
+    told = await front.kubectl(
+        *APPLY, "--field-manager=other", input=part("shared", 2), fails=True
+    )
+    assert (
+        'Apply failed with 1 conflict: conflict with "kubectl": .spec.replicas' in told
+    )
     assert "Please review the fields above--they currently have other managers" in told
-    await front.kubectl(*APPLY, "--field-manager=other", "--force-conflicts", input=part("shared", 2))
+    await front.kubectl(
+        *APPLY, "--field-manager=other", "--force-conflicts", input=part("shared", 2)
+    )
     assert (await seen(front, "shared"))["spec"]["replicas"] == 2
-    told = await front.kubectl(*APPLY, input=document("shared", {"tier": "gold"}), fails=True)
+    told = await front.kubectl(
+        *APPLY, input=document("shared", {"tier": "gold"}), fails=True
+    )
     assert 'conflict with "other": .spec.replicas' in told
 
-    diff = await front.kubectl("diff", "--server-side", "--force-conflicts", "-f", "-", input=document("shared"), fails=True)
+    diff = await front.kubectl(
+        "diff",
+        "--server-side",
+        "--force-conflicts",
+        "-f",
+        "-",
+        input=document("shared"),
+        fails=True,
+    )
     assert "-    tier: gold" in diff
     assert "+  replicas: 1" in diff
     await front.kubectl(*APPLY, "--force-conflicts", input=document("shared"))
@@ -73,32 +110,45 @@ async def test_an_object_is_created_changed_and_shared_by_managers(front: FrontU
     await gone(front, "shared")
 
 
-async def test_who_scales_owns_the_count_until_an_apply_is_forced(front: FrontUnderTest) -> None:
+async def test_a_scaler_owns_the_count_until_a_forced_apply(
+    front: FrontUnderTest,
+) -> None:
     await front.kubectl(*APPLY, input=document("scaled"))
     await front.kubectl("-n", NAMESPACE, "scale", "md/scaled", "--replicas=3")
     assert await owners(front, "scaled") == [("kubectl", "Apply"), ("admin", "Update")]
     told = await front.kubectl(*APPLY, input=document("scaled"), fails=True)
-    assert 'conflict with "admin" with subresource "scale" using modelplane.ai/v1alpha1: .spec.replicas' in told
-    # The count that was applied before, which the workflow takes for none of a user's own.
+    assert (
+        'conflict with "admin" with subresource "scale" using '
+        "modelplane.ai/v1alpha1: .spec.replicas"
+    ) in told
+    # The same count as in the previous apply. The workflow does not treat it as a
+    # user's decision.
     await front.kubectl(*APPLY, "--force-conflicts", input=document("scaled"))
     assert (await seen(front, "scaled"))["spec"]["replicas"] == 1
     assert await owners(front, "scaled") == [("kubectl", "Apply")]
-    # One that leaves the count to who scales keeps theirs.
+    # An apply without a count keeps the scaler's count.
     await front.kubectl("-n", NAMESPACE, "scale", "md/scaled", "--replicas=3")
     without = json.loads(document("scaled"))
     del without["spec"]["replicas"]
     await front.kubectl(*APPLY, input=json.dumps(without))
     await front.kubectl("-n", NAMESPACE, "label", "md/scaled", "a=b")
     after = await seen(front, "scaled")
-    assert (after["spec"]["replicas"], after["status"]["lastScale"]["by"]) == (3, "admin")
+    assert (after["spec"]["replicas"], after["status"]["lastScale"]["by"]) == (
+        3,
+        "admin",
+    )
     await gone(front, "scaled")
 
 
-async def test_kubectl_changes_over_from_client_side_apply(front: FrontUnderTest) -> None:
-    await front.kubectl("apply", "-f", "-", input=document("moved", {"a": "1", "b": "1"}))
+async def test_kubectl_migrates_from_client_side_apply(
+    front: FrontUnderTest,
+) -> None:
+    await front.kubectl(
+        "apply", "-f", "-", input=document("moved", {"a": "1", "b": "1"})
+    )
     await front.kubectl("-n", NAMESPACE, "label", "md/moved", "c=1")
     assert await owners(front, "moved") == []
-    # It is no conflict that what it applied itself changes.
+    # kubectl's own earlier values cause no conflict.
     moved = await front.kubectl(*APPLY, input=document("moved", {"a": "2"}, replicas=2))
     assert "serverside-applied" in moved
     assert "Warning" not in moved
@@ -107,17 +157,23 @@ async def test_kubectl_changes_over_from_client_side_apply(front: FrontUnderTest
     managers = await owners(front, "moved")
     assert ("kubectl", "Apply") in managers
     assert ("kubectl-client-side-apply", "Update") not in managers
-    # What is applied no more since then is removed.
+    # Fields that are missing from the new configuration are removed.
     await front.kubectl(*APPLY, input=document("moved", replicas=2))
-    # What others set is theirs, whoever began to keep owners.
+    # Fields that others set stay theirs, no matter who applied first.
     assert (await seen(front, "moved"))["metadata"]["labels"] == {"c": "1"}
-    assert "configured" in await front.kubectl("apply", "-f", "-", input=document("moved", {"d": "1"}, replicas=1))
+    assert "configured" in await front.kubectl(
+        "apply", "-f", "-", input=document("moved", {"d": "1"}, replicas=1)
+    )
     assert (await seen(front, "moved"))["metadata"]["labels"]["d"] == "1"
     await gone(front, "moved")
 
 
-async def test_it_needs_the_right_to_patch_and_where_there_is_nothing_to_create(front: FrontUnderTest) -> None:
-    assert "Forbidden" in await front.kubectl(*APPLY, input=document("not"), user="bob", fails=True)
+async def test_apply_needs_the_right_to_patch_and_to_create_a_missing_object(
+    front: FrontUnderTest,
+) -> None:
+    assert "Forbidden" in await front.kubectl(
+        *APPLY, input=document("not"), user="bob", fails=True
+    )
     assert await front.plane.describe("ModelDeployment", "not", NAMESPACE) == {}
     wrong = json.loads(document("not"))
     wrong["spec"]["replicas"] = -1

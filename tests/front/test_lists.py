@@ -1,4 +1,6 @@
-"""Lists of a large fleet: they hold up nobody, and are what there was when they were asked for."""
+"""Lists of a large fleet do not block other requests, and show the state at their
+request.
+"""
 
 import asyncio
 import json
@@ -12,24 +14,27 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from api_types.resources.kinds import BY_KIND
-from client.refs.selectors import TERMS_MAX
+from fleet_client.refs.selectors import TERMS_MAX
 from front.serving import errors, reading, sending
 from front.serving.reading import Form, listed
-from front.serving.requests import Resource
-from front.serving.selectors import Selection
+from front.serving.requests import RequestedResource
+from front.serving.selectors import ObjectSelector
 from front.serving.watching import Watch
 from front.store import projection as projection_module
-from front.store.projection import Key, Projection
+from front.store.projection import ObjectKey, Projection
 from tests.front.fleet_of_tenants import START, an_object
 
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
 MANY = 50
 FORMS = {"whole": Form(), "table": Form(table=True), "metadata": Form(metadata=True)}
-RESOURCE = Resource(BY_KIND["ModelDeployment"], "a")
+RESOURCE = RequestedResource(BY_KIND["ModelDeployment"], "a")
 
 
 def put(projection: Projection, name: str, version: int) -> None:
-    projection.put(Key("ModelDeployment", "a", name), an_object(BY_KIND["ModelDeployment"], "a", name, version))
+    projection.put(
+        ObjectKey("ModelDeployment", "a", name),
+        an_object(BY_KIND["ModelDeployment"], "a", name, version),
+    )
 
 
 @pytest.fixture
@@ -43,7 +48,7 @@ def projection() -> Projection:
 
 @asynccontextmanager
 async def others() -> AsyncIterator[list[int]]:
-    """Do something else as often as there is a turn for it; gives how often, in a list of one."""
+    """Count the turns of the event loop, in a list of one number."""
     turns = [0]
 
     async def take_turns() -> None:
@@ -56,7 +61,9 @@ async def others() -> AsyncIterator[list[int]]:
     task.cancel()
 
 
-async def test_others_are_answered_while_a_list_is_made(projection: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_requests_are_answered_during_a_list(
+    projection: Projection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sending, "TURN_SECONDS", 0.0)
     async with others() as turns:
         found = await listed(projection, RESOURCE, {"labelSelector": "tier=gold"})
@@ -70,11 +77,15 @@ async def test_others_are_answered_while_a_list_is_made(projection: Projection, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", [FORMS["table"], Form(table=True, included="Object"), FORMS["metadata"]])
-async def test_rows_and_metadata_are_made_as_their_client_reads_them(
+@pytest.mark.parametrize(
+    "form", [FORMS["table"], Form(table=True, included="Object"), FORMS["metadata"]]
+)
+async def test_rows_and_metadata_are_produced_as_their_client_reads(
     projection: Projection, monkeypatch: pytest.MonkeyPatch, form: Form
 ) -> None:
-    """Each answer has its own: kept until they are read, those of a few slow clients would fill the memory."""
+    """Each response has its own parts: keeping them for slow clients would fill the
+    memory.
+    """
     made: list[bytes] = []
     written: list[bytes] = []
     at: list[tuple[int, int]] = []
@@ -94,7 +105,9 @@ async def test_rows_and_metadata_are_made_as_their_client_reads_them(
     parts = await (await listed(projection, RESOURCE, {})).parts(form)
     assert made == []
     async with others() as turns:
-        answer = await sending.sent(make_mocked_request("GET", PATH), sending.InParts(parts, "application/json"))
+        answer = await sending.sent(
+            make_mocked_request("GET", PATH), sending.InParts(parts, "application/json")
+        )
     assert answer.content_length is None
     counts = [count for count, _ in at]
     assert counts[0] < MANY / 2
@@ -106,12 +119,14 @@ async def test_rows_and_metadata_are_made_as_their_client_reads_them(
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-async def test_a_list_of_nothing_is_one(form: Form) -> None:
-    tree = json.loads(b"".join(await (await listed(Projection(), RESOURCE, {})).parts(form)))
+async def test_an_empty_list_is_a_list(form: Form) -> None:
+    tree = json.loads(
+        b"".join(await (await listed(Projection(), RESOURCE, {})).parts(form))
+    )
     assert tree["rows" if form.table else "items"] == []
 
 
-async def test_a_list_is_what_there_was_although_others_write_while_it_is_made(
+async def test_a_list_shows_the_state_at_its_request_despite_writes(
     projection: Projection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "TURN_SECONDS", 0.0)
@@ -119,23 +134,35 @@ async def test_a_list_is_what_there_was_although_others_write_while_it_is_made(
     await asyncio.sleep(0)
     put(projection, "n049", START + 1_000)
     put(projection, "new", START + 1_001)
-    projection.remove(Key("ModelDeployment", "a", "n048"), START + 1_002)
+    projection.remove(ObjectKey("ModelDeployment", "a", "n048"), START + 1_002)
     found = await listing
-    assert [stored.version for stored in found.held] == [START + number for number in range(MANY)]
+    assert [stored.version for stored in found.held] == [
+        START + number for number in range(MANY)
+    ]
     assert found.metadata["resourceVersion"] == str(START + MANY - 1)
 
 
 @pytest.mark.parametrize(
-    ("query", "left"), [({}, MANY - 1), ({"labelSelector": "tier=gold"}, None), ({"fieldSelector": "metadata.name!=x"}, None)]
+    ("query", "left"),
+    [
+        ({}, MANY - 1),
+        ({"labelSelector": "tier=gold"}, None),
+        ({"fieldSelector": "metadata.name!=x"}, None),
+    ],
 )
-async def test_how_many_are_left_is_told_where_nothing_is_selected_as_kubernetes_does(
+async def test_the_remaining_count_is_given_only_without_selectors(
     projection: Projection, query: dict[str, str], left: int | None
 ) -> None:
     metadata = (await listed(projection, RESOURCE, {"limit": "1", **query})).metadata
-    assert (bool(metadata["continue"]), metadata.get("remainingItemCount")) == (True, left)
+    assert (bool(metadata["continue"]), metadata.get("remainingItemCount")) == (
+        True,
+        left,
+    )
 
 
-async def test_what_many_lists_have_is_encoded_once(projection: Projection, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_objects_are_encoded_once_for_all_lists(
+    projection: Projection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made: list[str] = []
 
     class Counting:
@@ -150,7 +177,9 @@ async def test_what_many_lists_have_is_encoded_once(projection: Projection, monk
     assert len(made) == MANY
 
 
-async def test_others_are_answered_while_a_client_reads_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_other_requests_are_answered_while_a_client_reads_fast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     at: list[int] = []
 
     async def read_at_once(*_: Any) -> None:
@@ -158,13 +187,16 @@ async def test_others_are_answered_while_a_client_reads_fast(monkeypatch: pytest
 
     monkeypatch.setattr(web.StreamResponse, "write", read_at_once)
     async with others() as turns:
-        await sending.sent(make_mocked_request("GET", PATH), sending.InParts([b"x" * 1000] * 1000, "text/plain"))
+        await sending.sent(
+            make_mocked_request("GET", PATH),
+            sending.InParts([b"x" * 1000] * 1000, "text/plain"),
+        )
     assert len(at) > 10
     assert len(set(at)) == len(at)
 
 
 @pytest.mark.slow
-async def test_others_are_answered_while_a_watch_looks_for_what_it_has_to_tell(
+async def test_other_requests_are_answered_while_a_watch_collects_changes(
     projection: Projection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sending, "TURN_SECONDS", 0.0)
@@ -179,7 +211,12 @@ async def test_others_are_answered_while_a_watch_looks_for_what_it_has_to_tell(
         with monkeypatch.context() as patched:
             patched.setattr(Watch, "_events", noted)
             async with others() as turns:
-                watch = Watch(projection, RESOURCE, {"labelSelector": "tier=none", "timeoutSeconds": "1", **query}, Form())
+                watch = Watch(
+                    projection,
+                    RESOURCE,
+                    {"labelSelector": "tier=none", "timeoutSeconds": "1", **query},
+                    Form(),
+                )
                 assert [line async for line in watch.lines(always)] == []
         assert len(at) >= MANY - 1
         assert len(set(at)) == len(at)
@@ -189,9 +226,16 @@ async def always() -> bool:
     return True
 
 
-def test_a_selector_has_so_many_terms_at_most() -> None:
-    fits = {"labels": ",".join(["tier"] * TERMS_MAX), "fields": ",".join(["metadata.name!=x"] * TERMS_MAX)}
-    Selection("a", "", **fits)
+def test_the_terms_of_a_selector_are_limited() -> None:
+    fits = {
+        "labels": ",".join(["tier"] * TERMS_MAX),
+        "fields": ",".join(["metadata.name!=x"] * TERMS_MAX),
+    }
+    ObjectSelector("a", "", **fits)
     for kind, text in fits.items():
-        with pytest.raises(errors.Refused, match=f"more than {TERMS_MAX} terms"):
-            Selection("a", "", **{**fits, kind: f"{text},{text[: text.index(',')]}"})
+        with pytest.raises(
+            errors.RejectedRequest, match=f"more than {TERMS_MAX} terms"
+        ):
+            ObjectSelector(
+                "a", "", **{**fits, kind: f"{text},{text[: text.index(',')]}"}
+            )

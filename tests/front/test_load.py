@@ -1,4 +1,4 @@
-"""A small part of `python -m tests.bench.front_load`: whatever the machine does meanwhile, no watcher loses an event."""
+"""A short run of `python -m tests.bench.front_load`: no watcher loses an event."""
 
 import json
 from contextlib import AsyncExitStack
@@ -16,18 +16,37 @@ WITHIN = 120.0
 
 
 @pytest.mark.long
-async def test_every_watcher_ends_with_what_there_is(plane: ControlPlane, tmp_path: Path) -> None:
+async def test_every_watcher_ends_with_the_actual_state(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
     async with (
-        a_front(plane, tmp_path, requestsPerSecond="10000", burst="10000", maxConcurrentRequests="1000") as front,
+        a_front(
+            plane,
+            tmp_path,
+            requestsPerSecond="10000",
+            burst="10000",
+            maxConcurrentRequests="1000",
+        ) as front,
         AsyncExitStack() as stack,
     ):
-        sessions = [await stack.enter_async_context(front.session()) for _ in range(LOAD.watchers + 1)]
+        sessions = [
+            await stack.enter_async_context(front.session())
+            for _ in range(LOAD.watchers + 1)
+        ]
         await create(sessions[0], LOAD)
         outcome = await drive(sessions[0], sessions[1:], LOAD, WITHIN)
         for number in range(LOAD.objects):
             await plane.delete("InferenceClass", LOAD.name(number))
-    assert (outcome.behind, len(outcome.writes) + len(outcome.failed)) == ([], round(LOAD.per_second * LOAD.seconds))
-    # A busy machine may take longer for a write than the front waits; no write is refused for another reason.
-    assert [each for each in outcome.failed if json.loads(each)["reason"] != "ServiceUnavailable"] == []
-    # Each watcher was told the last state of each object that was written.
+    assert (outcome.behind, len(outcome.writes) + len(outcome.failed)) == (
+        [],
+        round(LOAD.per_second * LOAD.seconds),
+    )
+    # On a busy machine a write may exceed the front's time limit; no other error is
+    # allowed.
+    assert [
+        each
+        for each in outcome.failed
+        if json.loads(each)["reason"] != "ServiceUnavailable"
+    ] == []
+    # Each watcher received the last state of each object.
     assert outcome.events >= LOAD.watchers * min(LOAD.objects, len(outcome.writes)) > 0

@@ -18,16 +18,15 @@ from tests.workflows.environment.harness import eventually
 PATH = DEPLOYMENTS.format("team-a")
 FLOOD = 5_000
 DESCRIPTORS = 12_000
-"""Of the flood, and of the front, which runs in the same process."""
+"""The descriptors of the flood and of the front, which share this process."""
 
 
 class Clock:
-    """Seconds of the test."""
+    """A clock in seconds."""
 
     now = 100.0
 
     def __call__(self) -> float:
-        """Return them."""
         return self.now
 
 
@@ -41,7 +40,6 @@ class Waiting:
         self._servers: list[socket.socket] = []
 
     def enter(self, source: str, port: int) -> None:
-        """Let a connection enter."""
         server, client = socket.socketpair()
         client.settimeout(0)
         self._servers.append(server)
@@ -49,17 +47,16 @@ class Waiting:
         self.lobby.enter((source, port), server)
 
     def ended(self) -> list[Peer]:
-        """Return the connections that the lobby has ended."""
+        """Return the connections that the lobby has closed."""
         return [peer for peer, client in self.clients.items() if is_ended(client)]
 
     def close(self) -> None:
-        """Close all sockets."""
         for each in (*self._servers, *self.clients.values()):
             each.close()
 
 
 def is_ended(client: socket.socket) -> bool:
-    """Whether the other end has closed a connection that does not block."""
+    """Return whether the other end has closed a non-blocking connection."""
     try:
         return client.recv(1) == b""
     except BlockingIOError:
@@ -77,7 +74,7 @@ def waiting(size: int) -> Iterator[Waiting]:
         found.close()
 
 
-def test_a_full_lobby_ends_the_oldest_connection_of_the_source_with_most() -> None:
+def test_a_full_lobby_closes_the_oldest_connection_of_the_largest_source() -> None:
     with waiting(4) as room:
         room.enter("10.0.0.9", 1)
         for port in (1, 2, 3):
@@ -89,7 +86,7 @@ def test_a_full_lobby_ends_the_oldest_connection_of_the_source_with_most() -> No
         assert len(room.lobby) == 4
 
 
-def test_who_has_left_the_lobby_is_not_ended() -> None:
+def test_connections_that_left_the_lobby_are_not_closed() -> None:
     with waiting(2) as room:
         room.enter("10.0.0.1", 1)
         room.lobby.leave(("10.0.0.1", 1))
@@ -102,7 +99,7 @@ def test_who_has_left_the_lobby_is_not_ended() -> None:
         assert len(room.lobby) == 0
 
 
-def test_a_connection_that_waits_too_long_is_ended() -> None:
+def test_a_connection_that_waits_too_long_is_closed() -> None:
     with waiting(9) as room:
         room.enter("10.0.0.1", 1)
         room.clock.now += LOBBY_SECONDS - 1
@@ -116,10 +113,12 @@ def test_a_connection_that_waits_too_long_is_ended() -> None:
 
 @contextmanager
 def descriptors(count: int) -> Iterator[None]:
-    """Let this process have so many descriptors."""
+    """Limit the descriptors of this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = max(soft, count)
-    assert hard in (resource.RLIM_INFINITY, wanted) or hard > wanted, f"ulimit -Hn is {hard}"
+    assert hard in (resource.RLIM_INFINITY, wanted) or hard > wanted, (
+        f"ulimit -Hn is {hard}"
+    )
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     try:
         yield
@@ -128,17 +127,18 @@ def descriptors(count: int) -> Iterator[None]:
 
 
 class Connection:
-    """A TLS connection on which a test writes by itself."""
+    """A TLS connection with which a test sends raw bytes."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self._reader, self._writer = reader, writer
 
     def send(self, text: str) -> None:
-        """Send a part of a request."""
         self._writer.write(text.encode())
 
     async def status(self) -> int:
-        """Read an answer whole. Return its status."""
+        """Read a complete response; return its status."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
             head = (await self._reader.readuntil(b"\r\n\r\n")).decode().splitlines()
             headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
@@ -148,7 +148,6 @@ class Connection:
 
 @asynccontextmanager
 async def connected(front: FrontUnderTest) -> AsyncIterator[Connection]:
-    """Open a connection to a front."""
     host, _, port = front.settings.front.listen.rpartition(":")
     trusted = ssl.create_default_context(cafile=str(Authority(front.folder / "pki").ca))
     reader, writer = await asyncio.open_connection(host, int(port), ssl=trusted)
@@ -159,13 +158,15 @@ async def connected(front: FrontUnderTest) -> AsyncIterator[Connection]:
 
 
 def a_request(token: str) -> str:
-    """Return the head of a request for the deployments of a team, as `kubectl` would write it."""
+    """Return the head of a request for a team's deployments, as kubectl would send it."""
     return f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
 
 
 @pytest.mark.slow
 @pytest.mark.testbed("shared")
-async def test_five_thousand_idle_connections_keep_no_user_out(front: FrontUnderTest) -> None:
+async def test_five_thousand_idle_connections_keep_no_user_out(
+    front: FrontUnderTest,
+) -> None:
     host, _, port = front.settings.front.listen.rpartition(":")
     loop = asyncio.get_running_loop()
     flood: list[socket.socket] = []
@@ -184,23 +185,29 @@ async def test_five_thousand_idle_connections_keep_no_user_out(front: FrontUnder
                         assert (await front.ask("GET", PATH, user="bob"))[0] == 403
                         assert (await front.ask("GET", PATH, user="alice"))[0] == 200
                 known.send(a_request(TOKENS["alice"]))
-                assert await known.status() == 200, "the connection of a known user stays"
+                assert await known.status() == 200, (
+                    "the connection of a known user stays"
+                )
                 with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                     await half.status()
 
                 async def held() -> int:
                     return sum(not is_ended(client) for client in flood)
 
-                await eventually(held, lambda count: count <= Lobby().size, what="a small lobby")
+                await eventually(
+                    held, lambda count: count <= Lobby().size, what="a small lobby"
+                )
         finally:
             for client in flood:
                 client.close()
 
 
 @pytest.mark.testbed("shared")
-async def test_a_front_ends_connections_that_wait_too_long(front: FrontUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_front_closes_connections_that_wait_too_long(
+    front: FrontUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with connected(front) as half:
-        # Not before: the front may end a connection during its handshake.
+        # Not earlier: the front may close a connection during its handshake.
         monkeypatch.setattr("front.serving.lobby.LOBBY_SECONDS", 0.0)
         half.send(a_request(TOKENS["alice"])[:30])
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):

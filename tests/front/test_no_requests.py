@@ -1,4 +1,4 @@
-"""What is hardly a request, or none: it is refused, without a failure of ours, and without a traceback in the log."""
+"""Malformed requests are rejected without an internal error or a traceback in the log."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 async def answered(fleet: Fleet, sent: bytes) -> bytes:
-    """Send bytes, and read until the server ends the connection."""
+    """Send bytes, and read until the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", fleet.client.port)
     writer.write(sent)
     async with asyncio.timeout(30):
@@ -30,9 +30,16 @@ async def answered(fleet: Fleet, sent: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("user", ["", "ann"])
-async def test_a_request_without_a_path_is_refused_as_others_are(fleet: Fleet, user: str) -> None:
+async def test_a_request_without_a_path_is_rejected_like_others(
+    fleet: Fleet, user: str
+) -> None:
     who = b"Authorization: Bearer token-of-ann\r\n" if user else b""
-    told = await answered(fleet, b"CONNECT evil.example:80 HTTP/1.1\r\nHost: x\r\n" + who + b"Connection: close\r\n\r\n")
+    told = await answered(
+        fleet,
+        b"CONNECT evil.example:80 HTTP/1.1\r\nHost: x\r\n"
+        + who
+        + b"Connection: close\r\n\r\n",
+    )
     assert told.startswith(b"HTTP/1.1 404 " if user else b"HTTP/1.1 401 "), told
     assert b'"kind":"Status"' in told
 
@@ -51,12 +58,14 @@ async def test_a_request_without_a_path_is_refused_as_others_are(fleet: Fleet, u
         b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
     ],
 )
-async def test_what_is_no_request_is_refused_and_is_no_failure_in_the_log(
+async def test_malformed_requests_are_rejected_without_an_error_in_the_log(
     fleet: Fleet, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
     caplog.set_level(logging.DEBUG)
     told = await answered(fleet, sent)
     assert b" 400 " in told.partition(b"\r\n")[0], told
-    assert [(record.name, record.levelname, record.exc_info) for record in caplog.records if "handling request" in record.msg] == [
-        (app._SERVER_LOG.name, "DEBUG", None)
-    ]
+    assert [
+        (record.name, record.levelname, record.exc_info)
+        for record in caplog.records
+        if "handling request" in record.msg
+    ] == [(app._SERVER_LOG.name, "DEBUG", None)]

@@ -1,4 +1,6 @@
-"""The page's files: to whom `/` is a page, with which headers they are served, that all of them are, and that their colours can be read."""
+"""The page's files: content negotiation at `/`, headers, completeness, and colour
+contrast.
+"""
 
 import re
 from collections.abc import AsyncIterator
@@ -10,8 +12,8 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
-from client.temporal.control_plane import ControlPlane
-from front.access.access import Access
+from fleet_client.temporal.control_plane import ControlPlane
+from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.page.accepting import prefers_html
 from front.page.files import FOLDER
@@ -28,7 +30,9 @@ STYLE = (FOLDER / "page.css").read_text()
 
 @asynccontextmanager
 async def served(rules: AccessRules | None = None) -> AsyncIterator[Client]:
-    front = Front(cast("ControlPlane", None), Projection(), Access(rules), SETTINGS)
+    front = Front(
+        cast("ControlPlane", None), Projection(), AccessControl(rules), SETTINGS
+    )
     async with TestClient(TestServer(front.app())) as client:
         yield client
 
@@ -57,11 +61,13 @@ def rules(tmp_path: Path) -> AccessRules:
         ("", False),
     ],
 )
-def test_only_who_prefers_html_gets_the_page(accept: str, page: bool) -> None:
+def test_only_clients_that_prefer_html_get_the_page(accept: str, page: bool) -> None:
     assert prefers_html(accept) is page
 
 
-async def test_the_page_is_served_to_browsers_and_the_list_of_paths_to_programs() -> None:
+async def test_the_page_is_served_to_browsers_and_the_list_of_paths_to_programs() -> (
+    None
+):
     async with served() as client:
         for accept in (BROWSER, "*/*", "application/json"):
             async with client.get("/", headers={"Accept": accept}) as answer:
@@ -71,12 +77,20 @@ async def test_the_page_is_served_to_browsers_and_the_list_of_paths_to_programs(
             assert answer.status == 404
 
 
-async def test_the_page_needs_no_token_and_its_settings_and_all_data_do(rules: AccessRules) -> None:
+async def test_the_page_needs_no_token_but_settings_and_data_do(
+    rules: AccessRules,
+) -> None:
     async with served(rules) as client:
         for path in ("/", *(f"/ui/{name}" for name in FILES if name != "index.html")):
             async with client.get(path, headers={"Accept": BROWSER}) as answer:
                 assert answer.status == 200, path
-        for path in ("/ui/settings.json", "/apis/modelplane.ai/v1alpha1/modeldeployments", "/ui/none.js", "/ui/../main.py", "/ui/"):
+        for path in (
+            "/ui/settings.json",
+            "/apis/modelplane.ai/v1alpha1/modeldeployments",
+            "/ui/none.js",
+            "/ui/../main.py",
+            "/ui/",
+        ):
             async with client.get(path, headers={"Accept": BROWSER}) as answer:
                 assert answer.status == 401, path
     async with served() as client, client.get("/ui/settings.json") as answer:
@@ -84,7 +98,12 @@ async def test_the_page_needs_no_token_and_its_settings_and_all_data_do(rules: A
 
 
 async def test_every_file_has_its_type_and_the_headers_that_keep_others_out() -> None:
-    types = {"html": "text/html", "js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
+    types = {
+        "html": "text/html",
+        "js": "text/javascript",
+        "css": "text/css",
+        "svg": "image/svg+xml",
+    }
     async with served() as client:
         for name in FILES:
             path = "/" if name == "index.html" else f"/ui/{name}"
@@ -92,34 +111,59 @@ async def test_every_file_has_its_type_and_the_headers_that_keep_others_out() ->
                 assert answer.content_type == types[name.rpartition(".")[2]]
                 assert await answer.read() == (FOLDER / name).read_bytes()
                 headers = answer.headers
-            policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+            policy = dict(
+                part.split(" ", 1)
+                for part in headers["Content-Security-Policy"].split("; ")
+            )
             assert policy.pop("require-trusted-types-for") == "'script'"
             assert set(policy.values()) == {"'none'", "'self'"}
-            assert {policy[name] for name in ("default-src", "base-uri", "form-action", "frame-ancestors", "trusted-types")} == {"'none'"}
+            assert {
+                policy[name]
+                for name in (
+                    "default-src",
+                    "base-uri",
+                    "form-action",
+                    "frame-ancestors",
+                    "trusted-types",
+                )
+            } == {"'none'"}
             assert headers["X-Content-Type-Options"] == "nosniff"
             assert headers["Referrer-Policy"] == "no-referrer"
             assert headers["Vary"] == "Accept"
-            # A browser keeps it, and asks whether it is still the same.
+            # A browser keeps the file and revalidates it.
             assert headers["Cache-Control"] == "no-cache"
-            async with client.get(path, headers={"Accept": BROWSER, "If-None-Match": headers["ETag"]}) as answer:
+            async with client.get(
+                path, headers={"Accept": BROWSER, "If-None-Match": headers["ETag"]}
+            ) as answer:
                 assert (answer.status, await answer.read()) == (304, b"")
-                assert answer.headers["Content-Security-Policy"] == headers["Content-Security-Policy"]
+                assert (
+                    answer.headers["Content-Security-Policy"]
+                    == headers["Content-Security-Policy"]
+                )
 
 
-def test_the_page_names_nothing_of_another_server_and_has_no_script_or_style_inside() -> None:
+def test_the_page_loads_nothing_from_other_servers_and_has_no_inline_code() -> None:
     for name in FILES:
         text = (FOLDER / name).read_text()
-        assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {"http://www.w3.org/2000/svg"}, name
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function", text), name
+        assert set(re.findall(r"https?://[^\s\"'`]+", text)) <= {
+            "http://www.w3.org/2000/svg"
+        }, name
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function",
+            text,
+        ), name
     page = (FOLDER / "index.html").read_text()
     assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)", page)
 
 
-# What is text on which ground; and what is a shape, which needs less.
+# The pairs of text and background, and of shapes, which need less contrast.
 GROUNDS = ("ground", "card")
 TEXTS = [
     *((text, ground) for text in ("text", "quiet", "link") for ground in GROUNDS),
-    *((f"{sort}-text", f"{sort}-ground") for sort in ("ready", "waiting", "failed", "deleting")),
+    *(
+        (f"{sort}-text", f"{sort}-ground")
+        for sort in ("ready", "waiting", "failed", "deleting")
+    ),
     ("used-text", "used-ground"),
     ("used-text", "card"),
 ]
@@ -129,12 +173,19 @@ SHAPES = [(shape, ground) for shape in ("line", "focus", "used") for ground in G
 def colours(scheme: str) -> dict[str, str]:
     light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
     found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
-    return found | (dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark)) if scheme == "dark" else {})
+    return found | (
+        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark))
+        if scheme == "dark"
+        else {}
+    )
 
 
 def luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+        for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -144,7 +195,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_and_shapes_stand_out_from_their_ground(scheme: str) -> None:
+def test_text_and_shapes_have_enough_contrast(scheme: str) -> None:
     found = colours(scheme)
     weak = [
         (one, other, round(contrast(found[one], found[other]), 2))
@@ -155,9 +206,11 @@ def test_text_and_shapes_stand_out_from_their_ground(scheme: str) -> None:
     assert weak == []
 
 
-def test_every_colour_is_one_of_those_that_are_judged() -> None:
+def test_the_contrast_of_every_colour_is_checked() -> None:
     judged = {name for pair in (*TEXTS, *SHAPES) for name in pair}
     assert judged == set(colours("light")) == set(colours("dark"))
     rules = STYLE.split("* {", 1)[1]
-    assert not re.search(r"#[0-9a-f]{3,8}\b(?! *\{)[^{]*;", rules.replace("#connection", ""))
+    assert not re.search(
+        r"#[0-9a-f]{3,8}\b(?! *\{)[^{]*;", rules.replace("#connection", "")
+    )
     assert set(re.findall(r"var\(--([\w-]+)\)", rules)) <= judged | {"part"}

@@ -1,4 +1,4 @@
-"""Answers that a client does not read: they count as requests of their user, and end after a time."""
+"""Responses that a client does not read count as requests of their user, and end."""
 
 import asyncio
 import json
@@ -19,14 +19,14 @@ from front.serving.reading import Form
 from front.serving.requests import resource_of
 from front.serving.watching import Watch
 from front.store import projection as projection_module
-from front.store.projection import Key, Stored
+from front.store.projection import ObjectKey, StoredObject
 from tests.front.fleet_of_tenants import START, Fleet, a_fleet, an_object
 from tests.workflows.environment.harness import eventually
 
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 LARGE = 40
-"""Objects of 300 kB: more than the buffers of a connection hold."""
+"""Objects of 300 kB exceed the buffers of a connection."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 def fill(fleet: Fleet, count: int, size: int = 300_000) -> None:
     for number in range(count):
-        key = Key("ModelDeployment", "a", f"n{number}")
+        key = ObjectKey("ModelDeployment", "a", f"n{number}")
         tree = an_object(BY_KIND["ModelDeployment"], "a", key.name, START + number)
         tree["metadata"]["annotations"] = {"pad": "x" * size}
         fleet.plane.trees[key] = tree
@@ -46,16 +46,28 @@ def fill(fleet: Fleet, count: int, size: int = 300_000) -> None:
 
 
 @contextmanager
-def unread(fleet: Fleet, request: str, buffer: int = 4096, accept: str = "*/*") -> Iterator[socket.socket]:
-    """Send a request, and read nothing of the answer. `buffer`: how many bytes of it arrive nevertheless."""
+def unread(
+    fleet: Fleet, request: str, buffer: int = 4096, accept: str = "*/*"
+) -> Iterator[socket.socket]:
+    """Send a request without reading the response.
+
+    `buffer` is the number of response bytes that the system accepts anyway.
+    """
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
         connection.connect(("127.0.0.1", fleet.client.port or 0))
-        connection.sendall(f"{request} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nAuthorization: Bearer token-of-ann\r\n\r\n".encode())
+        connection.sendall(
+            (
+                f"{request} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nAuthorization: "
+                "Bearer token-of-ann\r\n\r\n"
+            ).encode()
+        )
         yield connection
 
 
-async def test_answers_that_are_not_read_count_as_requests_of_their_user(fleet: Fleet) -> None:
+async def test_unread_responses_count_as_requests_of_their_user(
+    fleet: Fleet,
+) -> None:
     fill(fleet, LARGE)
 
     async def counted() -> int:
@@ -72,27 +84,36 @@ async def test_answers_that_are_not_read_count_as_requests_of_their_user(fleet: 
 
 
 @pytest.mark.slow
-async def test_an_answer_to_a_write_counts_too_and_is_not_refused_for_it(fleet: Fleet) -> None:
+async def test_the_response_to_a_write_counts_but_is_never_rejected(
+    fleet: Fleet,
+) -> None:
     fill(fleet, LARGE)
 
     async def counted() -> int:
         return fleet.front.limits._requests["ann"]
 
     async def deleting() -> int:
-        return sum("deletionTimestamp" in tree["metadata"] for tree in fleet.plane.trees.values())
+        return sum(
+            "deletionTimestamp" in tree["metadata"]
+            for tree in fleet.plane.trees.values()
+        )
 
     with unread(fleet, f"DELETE {PATH}"):
-        await eventually(deleting, lambda count: count == LARGE + 1, what="the deletion")
+        await eventually(
+            deleting, lambda count: count == LARGE + 1, what="the deletion"
+        )
         await eventually(counted, lambda count: count == 1, what="the answer")
     await eventually(counted, lambda count: not count, what="the end of the answer")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [300_000, 10_000], ids=["in parts", "at once"])
-async def test_the_connection_of_a_client_that_does_not_read_is_ended(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+async def test_the_connection_of_a_client_that_does_not_read_is_closed(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     if size < sending.PART_BYTES:
         monkeypatch.setattr(sending, "PART_BYTES", 1 << 30)
-    # Longer than the pauses between two looks at the requests.
+    # Longer than the interval between checks.
     monkeypatch.setattr(sending, "WRITE_SECONDS", 2.0)
     fill(fleet, LARGE * 300_000 // size, size)
 
@@ -104,26 +125,46 @@ async def test_the_connection_of_a_client_that_does_not_read_is_ended(fleet: Fle
         await eventually(counted, lambda count: not count, what="the end of the answer")
 
 
-async def test_a_large_answer_is_whole_with_its_length_and_headers(fleet: Fleet) -> None:
+async def test_a_large_response_is_complete_with_length_and_headers(
+    fleet: Fleet,
+) -> None:
     fill(fleet, LARGE)
     status, body, headers = await fleet.answer("GET", PATH)
-    assert (status, int(headers["Content-Length"]), headers["Content-Type"]) == (200, len(body), "application/json")
+    assert (status, int(headers["Content-Length"]), headers["Content-Type"]) == (
+        200,
+        len(body),
+        "application/json",
+    )
     assert len(json.loads(body)["items"]) == LARGE + 1
     status, nothing, of_head = await fleet.answer("HEAD", PATH)
-    assert (status, nothing, of_head["Content-Length"]) == (200, b"", headers["Content-Length"])
+    assert (status, nothing, of_head["Content-Length"]) == (
+        200,
+        b"",
+        headers["Content-Length"],
+    )
 
 
-async def test_a_large_table_is_whole_and_has_no_length_before_it_was_made(fleet: Fleet) -> None:
+async def test_a_large_table_is_complete_without_a_length_header(
+    fleet: Fleet,
+) -> None:
     fill(fleet, LARGE)
-    status, body, headers = await fleet.answer("GET", f"{PATH}?includeObject=Object", Accept=TABLE)
-    assert (status, headers["Transfer-Encoding"], "Content-Length" in headers) == (200, "chunked", False)
+    status, body, headers = await fleet.answer(
+        "GET", f"{PATH}?includeObject=Object", Accept=TABLE
+    )
+    assert (status, headers["Transfer-Encoding"], "Content-Length" in headers) == (
+        200,
+        "chunked",
+        False,
+    )
     assert len(json.loads(body)["rows"]) == LARGE + 1
     assert (await fleet.answer("HEAD", PATH, Accept=TABLE))[:2] == (200, b"")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("accept", ["application/json", TABLE], ids=["objects", "rows"])
-async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, accept: str) -> None:
+async def test_a_large_response_that_is_read_slowly_is_aborted(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, accept: str
+) -> None:
     monkeypatch.setattr(sending, "WRITE_SECONDS", 3.0)
     monkeypatch.setattr(sending, "BYTES_PER_SECOND", 1 << 40)
     fill(fleet, LARGE * 2)
@@ -138,14 +179,16 @@ async def test_a_large_answer_that_is_read_a_little_all_the_time_ends(fleet: Fle
         read = 0
         with suppress(ConnectionError):
             while await counted():
-                # Each part is read in time: the system takes several at once.
+                # Each part is read in time, because the system accepts several at once.
                 read += len(await loop.sock_recv(connection, 64 * 1024))
                 await asyncio.sleep(0.03)
     await eventually(counted, lambda count: not count, what="the end of the answer")
     assert read < LARGE * 300_000
 
 
-async def test_a_large_answer_has_more_time_than_a_small_one(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_large_response_has_more_time_than_a_small_one(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(fleet, 2)
     seconds: list[float | None] = []
     timeout = asyncio.timeout
@@ -160,7 +203,7 @@ async def test_a_large_answer_has_more_time_than_a_small_one(fleet: Fleet, monke
     assert len(body) > 600_000
 
 
-# --- watches ------------------------------------------------------------------------------------------------------------------------------
+# Watches
 
 
 def a_watch(fleet: Fleet, **parameters: str) -> Watch:
@@ -173,7 +216,7 @@ async def always() -> bool:
     return True
 
 
-async def test_a_line_of_a_watch_is_made_when_the_one_before_was_read_and_others_are_answered_between(
+async def test_watch_lines_are_made_one_by_one_and_other_requests_run_in_between(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(fleet, 5, 10)
@@ -181,7 +224,7 @@ async def test_a_line_of_a_watch_is_made_when_the_one_before_was_read_and_others
     others: list[str] = []
     line = watching._whole
 
-    def noted(event: str, stored: Stored) -> bytes:
+    def noted(event: str, stored: StoredObject) -> bytes:
         made.append(stored.tree["metadata"]["name"])
         return line(event, stored)
 
@@ -198,7 +241,9 @@ async def test_a_line_of_a_watch_is_made_when_the_one_before_was_read_and_others
         await lines.aclose()
 
 
-async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_watch_ends_between_two_lines_when_its_user_loses_the_right(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(watching, "CHECK_SECONDS", 0.0)
     fill(fleet, 5, 10)
     may = [True]
@@ -218,8 +263,11 @@ async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: F
     first = asyncio.ensure_future(anext(lines))
     await asyncio.sleep(0)
     for number in range(3):
-        key = Key("ModelDeployment", "a", f"new{number}")
-        fleet.projection.put(key, an_object(BY_KIND["ModelDeployment"], "a", key.name, START + 100 + number))
+        key = ObjectKey("ModelDeployment", "a", f"new{number}")
+        fleet.projection.put(
+            key,
+            an_object(BY_KIND["ModelDeployment"], "a", key.name, START + 100 + number),
+        )
     assert b"new0" in await first
     monkeypatch.setattr(watching, "CHECK_SECONDS", 0.0)
     may[0] = False
@@ -227,12 +275,14 @@ async def test_a_watch_ends_between_two_lines_when_its_user_may_no_more(fleet: F
 
 
 @pytest.mark.slow
-async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_watch_gets_no_second_response(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(fleet, 2, 10)
     line = watching._whole
     lines: list[str] = []
 
-    def failing(event: str, stored: Stored) -> bytes:
+    def failing(event: str, stored: StoredObject) -> bytes:
         lines.append(event)
         if len(lines) > 1:
             raise ZeroDivisionError
@@ -244,7 +294,11 @@ async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet
         loop = asyncio.get_running_loop()
         await loop.sock_connect(connection, ("127.0.0.1", fleet.client.port or 0))
         await loop.sock_sendall(
-            connection, f"GET {PATH}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer token-of-ann\r\n\r\n".encode()
+            connection,
+            (
+                f"GET {PATH}?watch=true HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
+                "token-of-ann\r\n\r\n"
+            ).encode(),
         )
         told = b""
         async with asyncio.timeout(30):
@@ -252,24 +306,33 @@ async def test_a_watch_that_fails_has_no_second_answer_in_its_first(fleet: Fleet
                 while part := await loop.sock_recv(connection, 64 * 1024):
                     told += part
     assert (told.count(b"HTTP/1.1"), told.count(b'"type":"ADDED"')) == (1, 1)
-    # Nor an end, by which the client would take it for a watch that was over.
+    # There is no regular end, which the client would take for a completed watch.
     assert not told.endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.slow
-async def test_the_end_of_a_watch_waits_for_no_client(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_end_of_a_watch_does_not_wait_for_the_client(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(*_: Any) -> None:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(watching, "WRITE_SECONDS", 0.3)
     monkeypatch.setattr(web.StreamResponse, "write_eof", never)
     headers = {"Authorization": "Bearer token-of-ann"}
-    async with asyncio.timeout(30), fleet.client.get(f"{PATH}?watch=true&timeoutSeconds=1", headers=headers) as answer:
+    async with (
+        asyncio.timeout(30),
+        fleet.client.get(
+            f"{PATH}?watch=true&timeoutSeconds=1", headers=headers
+        ) as answer,
+    ):
         with pytest.raises(aiohttp.ClientError):
             await answer.read()
 
 
-async def test_what_many_watches_tell_of_a_change_is_encoded_once(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_change_is_encoded_once_for_all_watches(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(fleet, 5, 10)
     made: list[str] = []
 
@@ -280,17 +343,24 @@ async def test_what_many_watches_tell_of_a_change_is_encoded_once(fleet: Fleet, 
             return json.dumps(tree, **more)
 
     monkeypatch.setattr(projection_module, "json", Counting)
-    watches = [a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(always) for _ in range(5)]
+    watches = [
+        a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(always)
+        for _ in range(5)
+    ]
     told = [asyncio.ensure_future(anext(lines)) for lines in watches]
     await asyncio.sleep(0)
-    key = Key("ModelDeployment", "a", "new")
-    fleet.projection.put(key, an_object(BY_KIND["ModelDeployment"], "a", "new", START + 100))
+    key = ObjectKey("ModelDeployment", "a", "new")
+    fleet.projection.put(
+        key, an_object(BY_KIND["ModelDeployment"], "a", "new", START + 100)
+    )
     (line,) = set(await asyncio.gather(*told))
     fleet.projection.remove(key, START + 101)
     (gone,) = set(await asyncio.gather(*(anext(lines) for lines in watches)))
     assert made == ["new", "new"]
     events = [json.loads(each) for each in (line, gone)]
-    assert [(each["type"], each["object"]["metadata"]["resourceVersion"]) for each in events] == [
+    assert [
+        (each["type"], each["object"]["metadata"]["resourceVersion"]) for each in events
+    ] == [
         ("ADDED", str(START + 100)),
         ("DELETED", str(START + 101)),
     ]
@@ -298,18 +368,26 @@ async def test_what_many_watches_tell_of_a_change_is_encoded_once(fleet: Fleet, 
         await lines.aclose()
 
 
-async def test_changes_that_come_together_are_written_together_in_parts_of_fair_size(fleet: Fleet) -> None:
+async def test_simultaneous_changes_are_written_together_in_bounded_parts(
+    fleet: Fleet,
+) -> None:
     fill(fleet, 5, 10)
     lines = a_watch(fleet, resourceVersion=str(fleet.projection.high)).lines(always)
     first = asyncio.ensure_future(anext(lines))
     await asyncio.sleep(0)
     for number in range(200):
-        key = Key("ModelDeployment", "a", f"new{number}")
-        fleet.projection.put(key, an_object(BY_KIND["ModelDeployment"], "a", key.name, START + 100 + number))
+        key = ObjectKey("ModelDeployment", "a", f"new{number}")
+        fleet.projection.put(
+            key,
+            an_object(BY_KIND["ModelDeployment"], "a", key.name, START + 100 + number),
+        )
     parts = [await first]
     while sum(part.count(b"\n") for part in parts) < 200:
         parts.append(await anext(lines))
-    assert [json.loads(line)["object"]["metadata"]["name"] for line in b"".join(parts).splitlines()] == [f"new{n}" for n in range(200)]
+    assert [
+        json.loads(line)["object"]["metadata"]["name"]
+        for line in b"".join(parts).splitlines()
+    ] == [f"new{n}" for n in range(200)]
     assert 1 < len(parts) < 10
     assert max(map(len, parts)) < 2 * sending.PART_BYTES
     await lines.aclose()

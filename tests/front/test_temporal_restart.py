@@ -1,4 +1,7 @@
-"""A Temporal server that is killed and started again under a front that runs: what was answered is there, and watches are told of all."""
+"""A Temporal server is killed and restarted under a running front.
+
+Answered writes persist, and watches receive all changes.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,13 +24,13 @@ PATH = DEPLOYMENTS.format(NAMESPACE)
 MERGE = {"Content-Type": "application/merge-patch+json"}
 NAMES = [f"n{number}" for number in range(4)]
 WRITES, ENOUGH = 24, 6
-"""How many writes there are, and after how many answers the server is killed."""
+"""The number of writes, and the number of answers before the server is killed."""
 WATCH_SECONDS = 280
 
 
 @asynccontextmanager
 async def a_plane(server: SqliteServer) -> AsyncIterator[ControlPlane]:
-    """Run a control plane at a server that may be killed meanwhile, and is not in the end."""
+    """Run a control plane on a server that may be killed, but runs at the end."""
     try:
         client = await server.started()
         fleet = ProtocolFleet(client, [], WorkersHere(server.address))
@@ -43,15 +46,17 @@ async def a_plane(server: SqliteServer) -> AsyncIterator[ControlPlane]:
 
 @dataclass
 class Watcher:
-    """Knows objects by one watch alone: their labels, by name."""
+    """Learns the labels of objects from one watch, by name."""
 
     front: FrontUnderTest
     held: dict[str, Json] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
-        """Watch from the beginning until it is cancelled, or the front ends the watch."""
-        async for event in self.front.watched(PATH, seconds=WATCH_SECONDS, begun=self.begun):
+        """Watch until cancelled, or until the front ends the watch."""
+        async for event in self.front.watched(
+            PATH, seconds=WATCH_SECONDS, begun=self.begun
+        ):
             metadata = event["object"]["metadata"]
             if event["type"] == "DELETED":
                 self.held.pop(metadata["name"], None)
@@ -60,20 +65,26 @@ class Watcher:
 
 
 async def write(front: FrontUnderTest, number: int, answered: set[int]) -> int:
-    """Put a label of its own on an object; gives the status of the answer."""
+    """Set a label on an object; return the status."""
     body = {"metadata": {"labels": {f"l{number}": "x"}}}
-    status, answer = await front.ask("PATCH", f"{PATH}/{NAMES[number % len(NAMES)]}", body, **MERGE)
+    status, answer = await front.ask(
+        "PATCH", f"{PATH}/{NAMES[number % len(NAMES)]}", body, **MERGE
+    )
     assert status in (200, 409, 429, 503), answer
     if status == 200:
         answered.add(number)
     return status
 
 
-async def test_no_change_is_lost_by_a_front_while_temporal_is_killed_and_started_again(tmp_path: Path) -> None:
+async def test_a_front_loses_no_change_while_temporal_restarts(
+    tmp_path: Path,
+) -> None:
     server = SqliteServer(tmp_path / "temporal")
     async with a_plane(server) as plane, a_front(plane, tmp_path / "front") as front:
         for name in (*NAMES, "deleted"):
-            status, answer = await front.ask("POST", PATH, a_deployment(name, NAMESPACE, replicas=0))
+            status, answer = await front.ask(
+                "POST", PATH, a_deployment(name, NAMESPACE, replicas=0)
+            )
             assert status == 201, answer
         watcher = Watcher(front)
         watching = asyncio.create_task(watcher.run())
@@ -84,7 +95,8 @@ async def test_no_change_is_lost_by_a_front_while_temporal_is_killed_and_started
         try:
             await eventually(begun, bool, what="the watch")
             await _killed_and_started_while_all_write(front, server)
-            # Another client's changes, which the front is not told of by a write of its own.
+            # Changes by another client, which the front does not learn from its own
+            # writes.
             await plane.apply(a_deployment("created", NAMESPACE, replicas=0))
             await plane.delete("ModelDeployment", "deleted", NAMESPACE)
             await _knows_all(front, watcher)
@@ -94,43 +106,72 @@ async def test_no_change_is_lost_by_a_front_while_temporal_is_killed_and_started
             await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _killed_and_started_while_all_write(front: FrontUnderTest, server: SqliteServer) -> None:
+async def _killed_and_started_while_all_write(
+    front: FrontUnderTest, server: SqliteServer
+) -> None:
     answered = set[int]()
 
     async def count() -> int:
         return len(answered)
 
-    writes = [asyncio.create_task(write(front, number, answered)) for number in range(WRITES)]
-    await eventually(count, lambda found: found >= ENOUGH, longest_pause=0.01, what="the first answers")
+    writes = [
+        asyncio.create_task(write(front, number, answered)) for number in range(WRITES)
+    ]
+    await eventually(
+        count,
+        lambda found: found >= ENOUGH,
+        longest_pause=0.01,
+        what="the first answers",
+    )
     server.end()
-    # What was seen last is served meanwhile.
+    # Meanwhile the last known state is served.
     status, listed = await front.ask("GET", PATH)
-    assert (status, {item["metadata"]["name"] for item in listed["items"]}) == (200, {*NAMES, "deleted"})
+    assert (status, {item["metadata"]["name"] for item in listed["items"]}) == (
+        200,
+        {*NAMES, "deleted"},
+    )
     server.start()
     await server.client()
     await asyncio.gather(*writes)
 
     async def repeated() -> set[int]:
-        await asyncio.gather(*(write(front, number, answered) for number in range(WRITES) if number not in answered))
+        await asyncio.gather(
+            *(
+                write(front, number, answered)
+                for number in range(WRITES)
+                if number not in answered
+            )
+        )
         return answered
 
-    await eventually(repeated, lambda found: len(found) == WRITES, what="writes after the restart")
-    # Only what was refused was written again: what was answered before the end of the server is still there.
+    await eventually(
+        repeated, lambda found: len(found) == WRITES, what="writes after the restart"
+    )
+    # Only rejected writes were repeated; earlier answered writes persist.
     for name in NAMES:
         kept = await front.plane.describe("ModelDeployment", name, NAMESPACE)
-        of_object = {f"l{number}" for number in range(WRITES) if NAMES[number % len(NAMES)] == name}
+        of_object = {
+            f"l{number}"
+            for number in range(WRITES)
+            if NAMES[number % len(NAMES)] == name
+        }
         assert set(kept["metadata"]["labels"]) == of_object
 
 
 async def _knows_all(front: FrontUnderTest, watcher: Watcher) -> None:
-    """Wait until the watcher knows what there is."""
+    """Wait until the watcher has the current state."""
 
     async def differs() -> tuple[dict[str, Json], dict[str, Json]]:
         _, listed = await front.ask("GET", PATH)
-        return {item["metadata"]["name"]: item["metadata"].get("labels", {}) for item in listed["items"]}, watcher.held
+        return {
+            item["metadata"]["name"]: item["metadata"].get("labels", {})
+            for item in listed["items"]
+        }, watcher.held
 
     def holds(found: tuple[dict[str, Json], dict[str, Json]]) -> bool:
         return found[0] == found[1] and set(found[0]) == {*NAMES, "created"}
 
     await eventually(differs, holds, what="the watcher")
-    assert {label for labels in watcher.held.values() for label in labels} == {f"l{number}" for number in range(WRITES)}
+    assert {label for labels in watcher.held.values() for label in labels} == {
+        f"l{number}" for number in range(WRITES)
+    }

@@ -1,6 +1,8 @@
-"""What a tenant's token reaches: every route, verb and form of a request, asked of another namespace whose object exists and does not.
+"""The reach of a tenant's token: every route, verb and form of a request.
 
-The tables below are compared with the router, the kinds and discovery, so that whatever is served in addition has to be listed here.
+Each is sent for another namespace, with and without an object there. The tables below
+are compared with the router, the kinds and discovery, so a new route must be listed
+here.
 """
 
 import asyncio
@@ -19,7 +21,7 @@ import pytest
 from api_types.clock import utc_now
 from api_types.resources.kinds import SERVED, KindInfo
 from api_types.sections.front import FrontSettings
-from client.temporal.control_plane import ListedObject
+from fleet_client.temporal.control_plane import ListedObject
 from front.access import signing
 from front.access.signing import signed_text
 from front.commands.routes import STACKS
@@ -29,9 +31,16 @@ from front.scaling import scaler_messages as messages
 from front.serving import access_reviews
 from front.serving.reading import _token
 from front.serving.requests import subresources
-from front.store.projection import Key
+from front.store.projection import ObjectKey
 from testbed.cluster.pki import Authority
-from tests.front.fleet_of_tenants import AUDIENCE, KEYS, START, Fleet, a_fleet, an_object
+from tests.front.fleet_of_tenants import (
+    AUDIENCE,
+    KEYS,
+    START,
+    Fleet,
+    a_fleet,
+    an_object,
+)
 from tests.front.scaling.keda import a_scaler
 from tests.workflows.environment.harness import eventually
 
@@ -45,9 +54,18 @@ OF_COMMANDS = {
     "/v1/servingstacks/{name}",
 }
 ROUTES = {("*", path) for path in (*OF_SCALING, *OF_COMMANDS, "/{path}")}
-"""All routes of the router; what the last one serves is listed below."""
-DOCUMENTS = ("/api", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version")
-"""Paths of `/`, which are the same for everybody."""
+"""All routes of the router; the paths of the last one are listed below."""
+DOCUMENTS = (
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+)
+"""Paths that are the same for every user."""
 SUBRESOURCES = {"", "scale", "status"}
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT")
 JSON, TABLE, PARTIAL = (
@@ -62,17 +80,22 @@ READS = (
     "fieldSelector=metadata.name%3Dother",
     "fieldSelector=metadata.namespace%3Db",
     "limit=1",
-    f"continue={quote(_token(Key('ModelDeployment', 'b', 'a'), START))}",
+    f"continue={quote(_token(ObjectKey('ModelDeployment', 'b', 'a'), START))}",
     "watch=true",
     f"watch=true&resourceVersion={START - 1}",
     "watch=true&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan",
     "watch=true&labelSelector=tier%3Dgold",
 )
-WRITES = ("", "dryRun=All", "propagationPolicy=Foreground", "labelSelector=tier%3Dgold&fieldSelector=metadata.name%3Dother")
+WRITES = (
+    "",
+    "dryRun=All",
+    "propagationPolicy=Foreground",
+    "labelSelector=tier%3Dgold&fieldSelector=metadata.name%3Dother",
+)
 
 
 def paths_of(info: KindInfo) -> Iterator[str]:
-    """Give every path of a kind that is not in namespace a."""
+    """Return every path of a kind outside namespace a."""
     base = f"/apis/{info.api_version}"
     scope = f"{base}/namespaces/b" if info.namespaced else base
     if info.namespaced:
@@ -87,13 +110,13 @@ PATHS = [path for info in SERVED for path in paths_of(info)]
 
 @pytest.fixture
 async def both(tmp_path: Path) -> AsyncIterator[tuple[Fleet, Fleet]]:
-    """Two fronts: the objects of b are there, and they are not."""
+    """Two fronts, with and without the objects of b."""
     async with a_fleet(tmp_path) as there, a_fleet(tmp_path, with_b=False) as gone:
         yield there, gone
 
 
 def body_of(info: KindInfo, path: str, method: str) -> bytes | None:
-    """Give a body that would be taken from whoever may write."""
+    """Return a body that a user with rights could send."""
     if method not in ("POST", "PUT", "PATCH"):
         return None
     if method == "PATCH":
@@ -105,10 +128,15 @@ def body_of(info: KindInfo, path: str, method: str) -> bytes | None:
     return json.dumps(tree).encode()
 
 
-async def test_every_route_and_document_is_listed_here(both: tuple[Fleet, Fleet]) -> None:
+async def test_every_route_and_document_is_listed_here(
+    both: tuple[Fleet, Fleet],
+) -> None:
     app = both[0].client.app
     assert app
-    assert {(route.method, route.resource.canonical if route.resource else "") for route in app.router.routes()} == ROUTES
+    assert {
+        (route.method, route.resource.canonical if route.resource else "")
+        for route in app.router.routes()
+    } == ROUTES
     assert {name for info in SERVED for name in subresources(info)} == SUBRESOURCES
     status, body = await both[0].ask("GET", "/")
     assert (status, tuple(json.loads(body)["paths"])) == (200, DOCUMENTS)
@@ -116,26 +144,51 @@ async def test_every_route_and_document_is_listed_here(both: tuple[Fleet, Fleet]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
-async def test_another_tenants_objects_are_neither_read_nor_changed_nor_told_of(both: tuple[Fleet, Fleet], path: str) -> None:
+async def test_another_tenants_objects_are_not_read_changed_or_revealed(
+    both: tuple[Fleet, Fleet], path: str
+) -> None:
     info = next(info for info in SERVED if f"/{info.plural}" in path)
-    requests = [("GET", query, accept) for query, accept in product(READS, (JSON, TABLE, PARTIAL))]
-    requests += [(method, query, JSON) for method, query in product(METHODS[1:], WRITES)]
+    requests = [
+        ("GET", query, accept)
+        for query, accept in product(READS, (JSON, TABLE, PARTIAL))
+    ]
+    requests += [
+        (method, query, JSON) for method, query in product(METHODS[1:], WRITES)
+    ]
     before = dict(both[0].plane.trees)
     for method, query, accept in requests:
-        headers = {"Accept": accept} | ({"Content-Type": MERGE} if method == "PATCH" else {})
-        told = [await fleet.ask(method, f"{path}?{query}", body=body_of(info, path, method), **headers) for fleet in both]
+        headers = {"Accept": accept} | (
+            {"Content-Type": MERGE} if method == "PATCH" else {}
+        )
+        told = [
+            await fleet.ask(
+                method, f"{path}?{query}", body=body_of(info, path, method), **headers
+            )
+            for fleet in both
+        ]
         assert told[0] == told[1], (method, query, accept)
         assert told[0][0] in (403, 405), (method, query, told[0])
     assert both[0].plane.trees == before
     assert both[0].plane.touched == both[1].plane.touched == []
 
 
-async def test_the_same_requests_are_answered_to_whoever_may(both: tuple[Fleet, Fleet]) -> None:
-    """The table above would say nothing if its requests were refused for another reason."""
+async def test_users_with_rights_get_answers_to_the_same_requests(
+    both: tuple[Fleet, Fleet],
+) -> None:
+    """Otherwise the requests of the table might be rejected for another reason."""
     collection = "/apis/modelplane.ai/v1alpha1/namespaces/b/modeldeployments"
     info = next(info for info in SERVED if info.kind == "ModelDeployment")
-    wanted = [("GET", "/other", 200, 404), ("GET", "/other/scale", 200, 404), ("GET", "/other/status", 200, 404), ("GET", "", 200, 200)]
-    wanted += [("POST", "", 201, 201), ("PUT", "/other", 200, 404), ("PATCH", "/other", 200, 404)]
+    wanted = [
+        ("GET", "/other", 200, 404),
+        ("GET", "/other/scale", 200, 404),
+        ("GET", "/other/status", 200, 404),
+        ("GET", "", 200, 200),
+    ]
+    wanted += [
+        ("POST", "", 201, 201),
+        ("PUT", "/other", 200, 404),
+        ("PATCH", "/other", 200, 404),
+    ]
     wanted += [
         ("PUT", "/other/scale", 200, 404),
         ("PATCH", "/other/scale", 200, 404),
@@ -145,53 +198,96 @@ async def test_the_same_requests_are_answered_to_whoever_may(both: tuple[Fleet, 
     for method, below, *codes in wanted:
         path = collection + below
         headers = {"Content-Type": MERGE} if method == "PATCH" else {}
-        told = [await fleet.ask(method, path, "root", body_of(info, path, method), **headers) for fleet in both]
+        told = [
+            await fleet.ask(
+                method, path, "root", body_of(info, path, method), **headers
+            )
+            for fleet in both
+        ]
         assert [status for status, _ in told] == codes, (method, path, told)
 
 
-# --- what autoscalers call ------------------------------------------------------------------------------------------------------------
+# Requests of autoscalers
 
 NUMBERS, COUNT = b'{"queueDepth":1}', b'{"replicas":1}'
 
 
 def an_event(namespace: str, name: str) -> bytes:
-    """Give a CloudEvent of KEDA about a deployment."""
+    """Return a CloudEvent of KEDA about a deployment."""
     subject = f"/c/{namespace}/scaledobject/{name}"
-    event = {"specversion": "1.0", "id": "1", "source": "/keda", "type": "keda.scaledobject.failed.v1", "subject": subject}
-    return json.dumps({**event, "data": {"reason": "KEDAScalerFailed", "message": "m"}}).encode()
+    event = {
+        "specversion": "1.0",
+        "id": "1",
+        "source": "/keda",
+        "type": "keda.scaledobject.failed.v1",
+        "subject": subject,
+    }
+    return json.dumps(
+        {**event, "data": {"reason": "KEDAScalerFailed", "message": "m"}}
+    ).encode()
 
 
-async def scaled(fleet: Fleet, method: str, path: str, body: bytes | None, user: str = "ann") -> tuple[int, bytes]:
-    """Ask as an autoscaler of a user does: the webhook with a signature, other paths with a token."""
+async def scaled(
+    fleet: Fleet, method: str, path: str, body: bytes | None, user: str = "ann"
+) -> tuple[int, bytes]:
+    """Send an autoscaler's request: signed for the webhook, with a token otherwise."""
     headers = {"Content-Type": events.STRUCTURED if path == "/v1/events" else JSON}
     if path.endswith("/scale"):
         timestamp, request_id = str(int(utc_now().timestamp())), "r" * 16
-        signed = signed_text(AUDIENCE, timestamp, request_id, method=method, target=path, body=body or b"")
+        signed = signed_text(
+            AUDIENCE,
+            timestamp,
+            request_id,
+            method=method,
+            target=path,
+            body=body or b"",
+        )
         proof = hmac.digest(bytes.fromhex(KEYS[user]), signed, hashlib.sha256).hex()
-        headers |= dict(zip(signing.HEADERS, (user, timestamp, request_id, proof), strict=True))
+        headers |= dict(
+            zip(signing.HEADERS, (user, timestamp, request_id, proof), strict=True)
+        )
         user = ""
     return await fleet.ask(method, path, user, body, **headers)
 
 
-# --- what commands ask ----------------------------------------------------------------------------------------------------------------
+# Requests of the CLI
 
 
 @pytest.mark.parametrize("name", ["other", "none"])
 @pytest.mark.parametrize("route", sorted(OF_COMMANDS))
-async def test_commands_of_another_tenant_learn_and_change_nothing(both: tuple[Fleet, Fleet], route: str, name: str) -> None:
+async def test_cli_requests_for_another_tenant_reveal_and_change_nothing(
+    both: tuple[Fleet, Fleet], route: str, name: str
+) -> None:
     before = dict(both[0].plane.trees)
-    for plural in ("inferenceclusters",) if "{namespace}" not in route else ("modeldeployments", "modelreplicas", "modelcaches"):
+    for plural in (
+        ("inferenceclusters",)
+        if "{namespace}" not in route
+        else ("modeldeployments", "modelreplicas", "modelcaches")
+    ):
         path = route.format(namespace="b", plural=plural, name=name)
         for method in METHODS:
-            told = [await fleet.ask(method, path, body=b"{}" if method in ("POST", "PUT", "PATCH") else None) for fleet in both]
+            told = [
+                await fleet.ask(
+                    method,
+                    path,
+                    body=b"{}" if method in ("POST", "PUT", "PATCH") else None,
+                )
+                for fleet in both
+            ]
             assert told[0] == told[1], method
-            # No kind but one has templates.
-            assert told[0][0] in ((404,) if route.endswith("revisions") and plural != "modeldeployments" else (403, 405)), (method, told[0])
+            # Only one kind has templates.
+            assert told[0][0] in (
+                (404,)
+                if route.endswith("revisions") and plural != "modeldeployments"
+                else (403, 405)
+            ), (method, told[0])
     assert both[0].plane.trees == before
     assert both[0].plane.touched == both[1].plane.touched == []
 
 
-async def test_the_same_requests_of_commands_are_answered_to_whoever_may(both: tuple[Fleet, Fleet]) -> None:
+async def test_users_with_rights_get_answers_to_the_same_cli_requests(
+    both: tuple[Fleet, Fleet],
+) -> None:
     wanted = [
         ("POST", "/v1/namespaces/b/modeldeployments/other/retry", 200, 404),
         ("POST", "/v1/namespaces/b/modelreplicas/other/retry", 200, 404),
@@ -201,14 +297,25 @@ async def test_the_same_requests_of_commands_are_answered_to_whoever_may(both: t
         ("GET", "/v1/servingstacks/other", 200, 404),
     ]
     for method, path, *codes in wanted:
-        told = [await fleet.ask(method, path, "root", b"{}" if method == "POST" else None) for fleet in both]
+        told = [
+            await fleet.ask(method, path, "root", b"{}" if method == "POST" else None)
+            for fleet in both
+        ]
         assert [status for status, _ in told] == codes, (path, told)
     assert [target.kind.short for target in both[0].plane.retried] == ["md", "mr", "ic"]
-    lists = [json.loads((await fleet.ask("GET", "/v1/servingstacks", "root"))[1]) for fleet in both]
-    assert [[each["metadata"]["name"] for each in one["items"]] for one in lists] == [["other", "mine"], ["mine"]]
+    lists = [
+        json.loads((await fleet.ask("GET", "/v1/servingstacks", "root"))[1])
+        for fleet in both
+    ]
+    assert [[each["metadata"]["name"] for each in one["items"]] for one in lists] == [
+        ["other", "mine"],
+        ["mine"],
+    ]
 
 
-async def test_stacks_are_listed_once_all_have_answered(both: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stacks_are_listed_only_if_all_have_answered(
+    both: tuple[Fleet, Fleet], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = await both[0].plane.list(STACKS, None)
 
     async def listed(kind: KindInfo, namespace: str | None) -> list[ListedObject]:
@@ -217,13 +324,23 @@ async def test_stacks_are_listed_once_all_have_answered(both: tuple[Fleet, Fleet
 
     monkeypatch.setattr(both[0].plane, "list", listed)
     status, told = await both[0].ask("GET", "/v1/servingstacks", "root")
-    assert (status, "some of these stacks" in json.loads(told)["message"]) == (503, True)
+    assert (status, "some of these stacks" in json.loads(told)["message"]) == (
+        503,
+        True,
+    )
 
 
-async def test_what_commands_ask_cannot_be_tried_and_names_no_other_path(both: tuple[Fleet, Fleet]) -> None:
+async def test_cli_requests_have_no_dry_run_and_reach_no_other_path(
+    both: tuple[Fleet, Fleet],
+) -> None:
     fleet = both[0]
-    status, answer = await fleet.ask("POST", "/v1/namespaces/a/modeldeployments/mine/retry?dryRun=All", body=b"{}")
-    assert (status, "nothing was changed" in json.loads(answer)["message"]) == (400, True)
+    status, answer = await fleet.ask(
+        "POST", "/v1/namespaces/a/modeldeployments/mine/retry?dryRun=All", body=b"{}"
+    )
+    assert (status, "nothing was changed" in json.loads(answer)["message"]) == (
+        400,
+        True,
+    )
     for path in (
         "/v1/namespaces/a/modeldeployments/..%2F..%2Fb%2Fother/retry",
         "/v1/namespaces/a%2F..%2Fb/modeldeployments/other/revisions",
@@ -236,48 +353,84 @@ async def test_what_commands_ask_cannot_be_tried_and_names_no_other_path(both: t
     assert fleet.plane.retried == []
 
 
-SCALING = [(f"{SCALED}/{below}", body) for below, body in (("scale", COUNT), ("metrics", NUMBERS))] + [("/v1/events", b"")]
+SCALING = [
+    (f"{SCALED}/{below}", body)
+    for below, body in (("scale", COUNT), ("metrics", NUMBERS))
+] + [("/v1/events", b"")]
 
 
 @pytest.mark.parametrize("name", ["other", "none"])
-@pytest.mark.parametrize(("route", "body"), SCALING, ids=[route for route, _ in SCALING])
-async def test_autoscalers_of_another_tenant_learn_and_change_nothing(
+@pytest.mark.parametrize(
+    ("route", "body"), SCALING, ids=[route for route, _ in SCALING]
+)
+async def test_autoscaler_requests_for_another_tenant_reveal_and_change_nothing(
     both: tuple[Fleet, Fleet], route: str, body: bytes, name: str
 ) -> None:
     assert {path for path, _ in SCALING} == OF_SCALING
     path = route.format(namespace="b", name=name)
     before = {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"}
     for method in METHODS:
-        sent = (body or an_event("b", name)) if method in ("POST", "PUT", "PATCH") else None
+        sent = (
+            (body or an_event("b", name))
+            if method in ("POST", "PUT", "PATCH")
+            else None
+        )
         told = [await scaled(fleet, method, path, sent) for fleet in both]
         assert told[0] == told[1], method
         assert told[0][0] in (403, 405), (method, told[0])
         assert told[0][0] == 403 or method != "POST"
-    assert {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"} == before
+    assert {
+        key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"
+    } == before
     assert both[0].plane.touched == both[1].plane.touched == []
-    assert both[0].told.read(Key("ModelDeployment", "b", "other"), "b-other").values == {"queueDepth": 3}
+    assert both[0].told.read(
+        ObjectKey("ModelDeployment", "b", "other"), "b-other"
+    ).values == {"queueDepth": 3}
 
 
-async def test_the_same_requests_of_autoscalers_are_answered_to_whoever_may(both: tuple[Fleet, Fleet]) -> None:
+async def test_users_with_rights_get_answers_to_the_same_autoscaler_requests(
+    both: tuple[Fleet, Fleet],
+) -> None:
     path = SCALED.format(namespace="b", name="other")
-    wanted = [("POST", f"{path}/scale", COUNT, 200, 404), ("GET", f"{path}/metrics", None, 200, 404)]
-    wanted += [("PUT", f"{path}/metrics", NUMBERS, 200, 404), ("POST", "/v1/events", an_event("b", "other"), 202, 202)]
+    wanted = [
+        ("POST", f"{path}/scale", COUNT, 200, 404),
+        ("GET", f"{path}/metrics", None, 200, 404),
+    ]
+    wanted += [
+        ("PUT", f"{path}/metrics", NUMBERS, 200, 404),
+        ("POST", "/v1/events", an_event("b", "other"), 202, 202),
+    ]
     for method, where, body, *codes in wanted:
         told = [await scaled(fleet, method, where, body, "root") for fleet in both]
         assert [status for status, _ in told] == codes, (where, told)
     assert [json.loads(answer)["recorded"] for _, answer in told] == [True, False]
 
 
-@pytest.mark.parametrize("below", ["a%2F..%2Fb/modeldeployments/other/metrics", "a/modeldeployments/..%2F..%2Fb%2Fother/metrics"])
-async def test_no_path_of_an_autoscaler_in_ones_own_namespace_reaches_another(both: tuple[Fleet, Fleet], below: str) -> None:
+@pytest.mark.parametrize(
+    "below",
+    [
+        "a%2F..%2Fb/modeldeployments/other/metrics",
+        "a/modeldeployments/..%2F..%2Fb%2Fother/metrics",
+    ],
+)
+async def test_no_path_of_an_autoscaler_in_ones_own_namespace_reaches_another(
+    both: tuple[Fleet, Fleet], below: str
+) -> None:
     for method, body in (("GET", None), ("PUT", NUMBERS)):
-        told = [await scaled(fleet, method, f"/v1/namespaces/{below}", body) for fleet in both]
+        told = [
+            await scaled(fleet, method, f"/v1/namespaces/{below}", body)
+            for fleet in both
+        ]
         assert told[0] == told[1]
         assert told[0][0] == 404
 
 
-async def test_the_external_scaler_tells_another_tenant_nothing(both: tuple[Fleet, Fleet], tmp_path: Path) -> None:
-    pki = Authority(tmp_path / "pki", {"ann": ("ann", "team-a"), "root": ("root", None)})
+async def test_the_external_scaler_reveals_nothing_to_another_tenant(
+    both: tuple[Fleet, Fleet], tmp_path: Path
+) -> None:
+    pki = Authority(
+        tmp_path / "pki", {"ann": ("ann", "team-a"), "root": ("root", None)}
+    )
     pki.ensure()
     pair = pki.pair("apiserver")
     settings = FrontSettings(
@@ -289,11 +442,17 @@ async def test_the_external_scaler_tells_another_tenant_nothing(both: tuple[Flee
     )
 
     async def told(fleet: Fleet, user: str, name: str) -> list[tuple[object, str]]:
-        reference = messages.ScaledObjectRef(name=name, namespace="b", scalerMetadata={"targetValue": "2"})
+        reference = messages.ScaledObjectRef(
+            name=name, namespace="b", scalerMetadata={"targetValue": "2"}
+        )
         asked = [("IsActive", reference), ("GetMetricSpec", reference)]
-        asked.append(("GetMetrics", messages.GetMetricsRequest(scaledObjectRef=reference)))
+        asked.append(
+            ("GetMetrics", messages.GetMetricsRequest(scaledObjectRef=reference))
+        )
         async with a_scaler(fleet, settings, user) as keda:
-            refusals = [await keda.refusal(request, method) for method, request in asked]
+            refusals = [
+                await keda.refusal(request, method) for method, request in asked
+            ]
             with pytest.raises(grpc.aio.AioRpcError) as ended:
                 await keda.stream(reference).read()
             return [*refusals, (ended.value.code(), ended.value.details() or "")]
@@ -303,10 +462,14 @@ async def test_the_external_scaler_tells_another_tenant_nothing(both: tuple[Flee
         assert there == gone
         assert {code for code, _ in there} == {grpc.StatusCode.PERMISSION_DENIED}
     async with a_scaler(both[0], settings, "root") as keda:
-        assert await keda.is_active(messages.ScaledObjectRef(name="other", namespace="b", scalerMetadata={"targetValue": "2"}))
+        assert await keda.is_active(
+            messages.ScaledObjectRef(
+                name="other", namespace="b", scalerMetadata={"targetValue": "2"}
+            )
+        )
 
 
-# --- texts that name another namespace ------------------------------------------------------------------------------------------------
+# Texts that name another namespace
 
 REACHING = [
     ("POST", "", {"metadata": {"name": "fresh", "namespace": "b"}}, "", 400),
@@ -314,14 +477,32 @@ REACHING = [
     ("PUT", "/mine", {"metadata": {"name": "other"}}, "", 400),
     ("PUT", "/other", {"metadata": {"name": "other"}}, "", 404),
     ("PATCH", "/mine", {"metadata": {"namespace": "b"}}, MERGE, 400),
-    ("PATCH", "/mine", [{"op": "replace", "path": "/metadata/namespace", "value": "b"}], "application/json-patch+json", 400),
+    (
+        "PATCH",
+        "/mine",
+        [{"op": "replace", "path": "/metadata/namespace", "value": "b"}],
+        "application/json-patch+json",
+        400,
+    ),
     ("PATCH", "/mine", {"metadata": {"uid": "b-other"}}, MERGE, 409),
-    ("PUT", "/mine/scale", {"metadata": {"name": "other", "namespace": "b"}, "spec": {"replicas": 1}}, "", 409),
+    (
+        "PUT",
+        "/mine/scale",
+        {"metadata": {"name": "other", "namespace": "b"}, "spec": {"replicas": 1}},
+        "",
+        409,
+    ),
     ("DELETE", "/other", {"preconditions": {"uid": "b-other"}}, "", 404),
     ("DELETE", "?fieldSelector=metadata.namespace%3Db", None, "", 200),
     ("DELETE", "?fieldSelector=metadata.name%3Dother", None, "", 200),
     ("GET", "?fieldSelector=metadata.namespace%3Db", None, "", 200),
-    ("GET", f"?continue={quote(_token(Key('ModelDeployment', 'b', 'a'), START + 1))}", None, "", 200),
+    (
+        "GET",
+        f"?continue={quote(_token(ObjectKey('ModelDeployment', 'b', 'a'), START + 1))}",
+        None,
+        "",
+        200,
+    ),
     ("GET", "?limit=1", None, "", 200),
     ("GET", "?labelSelector=tier", None, "", 200),
     ("GET", "/../../b/modeldeployments/other", None, "", 403),
@@ -338,21 +519,35 @@ async def test_no_text_of_a_request_in_ones_own_namespace_reaches_another(
     path = f"/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments{below}"
     body = json.dumps(document).encode() if document is not None else None
     before = {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"}
-    told = [await fleet.ask(method, path, body=body, **({"Content-Type": kind} if kind else {})) for fleet in both]
+    told = [
+        await fleet.ask(
+            method, path, body=body, **({"Content-Type": kind} if kind else {})
+        )
+        for fleet in both
+    ]
     assert told[0] == told[1]
     assert told[0][0] == code, told[0]
     assert b'"b"' not in told[0][1].replace(b'in the namespace \\"b\\"', b"")
-    assert {target.namespace for fleet in both for target in fleet.plane.touched} <= {"a"}
-    assert {key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"} == before
+    assert {target.namespace for fleet in both for target in fleet.plane.touched} <= {
+        "a"
+    }
+    assert {
+        key: tree for key, tree in both[0].plane.trees.items() if key[1] == "b"
+    } == before
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("query", [query for query in READS if query.startswith("watch")])
-async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet, Fleet], query: str) -> None:
+@pytest.mark.parametrize(
+    "query", [query for query in READS if query.startswith("watch")]
+)
+async def test_a_watch_of_ones_own_namespace_reveals_no_other(
+    both: tuple[Fleet, Fleet], query: str
+) -> None:
     info = next(info for info in SERVED if info.kind == "ModelDeployment")
 
     async def told(fleet: Fleet, *, changes_b: bool) -> bytes:
-        path = f"/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments?{query}&timeoutSeconds=1"
+        collection = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
+        path = f"{collection}?{query}&timeoutSeconds=1"
         asked = asyncio.create_task(fleet.ask("GET", path))
 
         async def watchers() -> int:
@@ -360,57 +555,131 @@ async def test_a_watch_of_ones_own_namespace_tells_of_no_other(both: tuple[Fleet
 
         await eventually(watchers, bool, what="the watch")
         if changes_b:
-            fleet.projection.put(Key(info.kind, "b", "other"), an_object(info, "b", "other", START + 2))
-            fleet.projection.remove(Key(info.kind, "b", "other"), START + 3)
-        fleet.projection.put(Key(info.kind, "a", "late"), an_object(info, "a", "late", START + 4))
+            fleet.projection.put(
+                ObjectKey(info.kind, "b", "other"),
+                an_object(info, "b", "other", START + 2),
+            )
+            fleet.projection.remove(ObjectKey(info.kind, "b", "other"), START + 3)
+        fleet.projection.put(
+            ObjectKey(info.kind, "a", "late"), an_object(info, "a", "late", START + 4)
+        )
         status, body = await asked
         assert status == 200
         return body
 
-    there, gone = await asyncio.gather(told(both[0], changes_b=True), told(both[1], changes_b=False))
+    there, gone = await asyncio.gather(
+        told(both[0], changes_b=True), told(both[1], changes_b=False)
+    )
     assert there == gone
     assert b'"late"' in there
     assert b'"other"' not in there
 
 
-PAGE = ["/", *(f"/ui/{file.name}" for file in sorted(FOLDER.iterdir()) if file.name != "index.html")]
+PAGE = [
+    "/",
+    *(
+        f"/ui/{file.name}"
+        for file in sorted(FOLDER.iterdir())
+        if file.name != "index.html"
+    ),
+]
 
 
-@pytest.mark.parametrize("path", [*PAGE, SETTINGS, "/ui", "/ui/", "/ui/none.js", "/ui/index.html"])
-async def test_the_page_and_its_settings_are_the_same_whatever_objects_there_are(both: tuple[Fleet, Fleet], path: str) -> None:
+@pytest.mark.parametrize(
+    "path", [*PAGE, SETTINGS, "/ui", "/ui/", "/ui/none.js", "/ui/index.html"]
+)
+async def test_the_page_and_its_settings_are_the_same_whatever_objects_there_are(
+    both: tuple[Fleet, Fleet], path: str
+) -> None:
     for method in METHODS:
         for user, who in (("ann", "a user"), ("root", "a user"), ("", "nobody")):
-            told = [await fleet.ask(method, path, user, Accept="text/html") for fleet in both]
+            told = [
+                await fleet.ask(method, path, user, Accept="text/html")
+                for fleet in both
+            ]
             assert told[0] == told[1], (method, who)
             reads = method in ("GET", "HEAD")
-            expected = 200 if reads and path in PAGE else 401 if not user else 200 if reads and path == SETTINGS else 404
+            expected = (
+                200
+                if reads and path in PAGE
+                else 401
+                if not user
+                else 200
+                if reads and path == SETTINGS
+                else 404
+            )
             assert told[0][0] == expected, (method, who)
     assert both[0].plane.touched == both[1].plane.touched == []
 
 
 @pytest.mark.parametrize(
-    "path", ["/", *DOCUMENTS, "/apis/modelplane.ai", "/apis/modelplane.ai/v1alpha1", "/openapi/v3/apis/modelplane.ai/v1alpha1"]
+    "path",
+    [
+        "/",
+        *DOCUMENTS,
+        "/apis/modelplane.ai",
+        "/apis/modelplane.ai/v1alpha1",
+        "/openapi/v3/apis/modelplane.ai/v1alpha1",
+    ],
 )
-async def test_documents_are_the_same_for_everybody_and_for_nobody_without_a_token(both: tuple[Fleet, Fleet], path: str) -> None:
-    answers = {await fleet.ask("GET", path, user) for fleet in both for user in ("ann", "root")}
+async def test_documents_are_the_same_for_everybody_and_for_nobody_without_a_token(
+    both: tuple[Fleet, Fleet], path: str
+) -> None:
+    answers = {
+        await fleet.ask("GET", path, user) for fleet in both for user in ("ann", "root")
+    }
     assert [status for status, _ in answers] == [200]
     status, _ = await both[0].ask("GET", path, user="")
     assert status == (200 if path in ("/healthz", "/livez", "/readyz") else 401)
 
 
-async def test_a_review_says_what_the_rules_say_and_nothing_of_objects(both: tuple[Fleet, Fleet]) -> None:
-    for namespace, name, allowed in (("a", "other", True), ("b", "other", False), ("b", "none", False), ("", "", False)):
-        wanted = {"verb": "get", "resource": "modeldeployments", "group": "modelplane.ai", "namespace": namespace, "name": name}
+async def test_a_review_follows_the_rules_and_reveals_no_objects(
+    both: tuple[Fleet, Fleet],
+) -> None:
+    for namespace, name, allowed in (
+        ("a", "other", True),
+        ("b", "other", False),
+        ("b", "none", False),
+        ("", "", False),
+    ):
+        wanted = {
+            "verb": "get",
+            "resource": "modeldeployments",
+            "group": "modelplane.ai",
+            "namespace": namespace,
+            "name": name,
+        }
         told = [
-            await fleet.ask("POST", access_reviews.PATH, body=json.dumps({"spec": {"resourceAttributes": wanted}}).encode())
+            await fleet.ask(
+                "POST",
+                access_reviews.PATH,
+                body=json.dumps({"spec": {"resourceAttributes": wanted}}).encode(),
+            )
             for fleet in both
         ]
         assert told[0] == told[1]
-        assert (told[0][0], json.loads(told[0][1])["status"]["allowed"]) == (201, allowed)
+        assert (told[0][0], json.loads(told[0][1])["status"]["allowed"]) == (
+            201,
+            allowed,
+        )
 
 
-@pytest.mark.parametrize(("group", "allowed"), [("modelplane.ai", True), ("*", True), ("apps", False), ("", False)])
-async def test_rules_are_about_kinds_of_this_group_alone(both: tuple[Fleet, Fleet], group: str, allowed: bool) -> None:
-    wanted = {"verb": "get", "resource": "modeldeployments", "group": group, "namespace": "a"}
-    _, told = await both[0].ask("POST", access_reviews.PATH, body=json.dumps({"spec": {"resourceAttributes": wanted}}).encode())
+@pytest.mark.parametrize(
+    ("group", "allowed"),
+    [("modelplane.ai", True), ("*", True), ("apps", False), ("", False)],
+)
+async def test_rules_cover_only_kinds_of_this_group(
+    both: tuple[Fleet, Fleet], group: str, allowed: bool
+) -> None:
+    wanted = {
+        "verb": "get",
+        "resource": "modeldeployments",
+        "group": group,
+        "namespace": "a",
+    }
+    _, told = await both[0].ask(
+        "POST",
+        access_reviews.PATH,
+        body=json.dumps({"spec": {"resourceAttributes": wanted}}).encode(),
+    )
     assert json.loads(told)["status"]["allowed"] is allowed

@@ -1,14 +1,14 @@
-"""Turns of those who write one object: who is told that nobody answers, and who has a turn all the same."""
+"""Turns of writers: who fails with an unanswered write, and who still gets a turn."""
 
 import asyncio
 
 import pytest
 
-from front.store.projection import Key
-from front.store.turns import Turns, _Turn
+from front.store.projection import ObjectKey
+from front.store.turns import WriteTurns, _Turn
 from tests.workflows.environment.harness import eventually
 
-KEY = Key("ModelDeployment", "a", "mine")
+KEY = ObjectKey("ModelDeployment", "a", "mine")
 
 
 class Silence(Exception):
@@ -16,21 +16,21 @@ class Silence(Exception):
 
 
 class Behind(Exception):
-    """The write before this one got no answer."""
+    """The previous write got no answer."""
 
 
 @pytest.fixture
-def turns() -> Turns:
-    return Turns(Silence, Behind)
+def turns() -> WriteTurns:
+    return WriteTurns(Silence, Behind)
 
 
-async def fail(turns: Turns, failure: Exception, go: asyncio.Event) -> None:
+async def fail(turns: WriteTurns, failure: Exception, go: asyncio.Event) -> None:
     async with turns.of(KEY):
         await go.wait()
         raise failure
 
 
-async def a_turn(turns: Turns) -> None:
+async def a_turn(turns: WriteTurns) -> None:
     async with turns.of(KEY):
         pass
 
@@ -38,10 +38,13 @@ async def a_turn(turns: Turns) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("failure", "told"),
-    [pytest.param(Silence(), Behind, id="nobody answers"), pytest.param(ValueError(), type(None), id="it is refused")],
+    [
+        pytest.param(Silence(), Behind, id="nobody answers"),
+        pytest.param(ValueError(), type(None), id="it is refused"),
+    ],
 )
-async def test_who_waits_is_told_of_a_write_that_got_no_answer_and_of_no_other(
-    turns: Turns, failure: Exception, told: type[Exception]
+async def test_queued_writes_fail_only_with_an_unanswered_write(
+    turns: WriteTurns, failure: Exception, told: type[Exception]
 ) -> None:
     go = asyncio.Event()
     first = asyncio.create_task(fail(turns, failure, go))
@@ -57,8 +60,10 @@ async def test_who_waits_is_told_of_a_write_that_got_no_answer_and_of_no_other(
     assert [type(each) for each in found] == [type(failure), told]
 
 
-async def test_who_comes_after_a_write_that_got_no_answer_has_a_turn(turns: Turns) -> None:
-    # Kept, as by one that waits.
+async def test_a_write_after_an_unanswered_one_gets_a_turn(
+    turns: WriteTurns,
+) -> None:
+    # Keeps the turn alive, as a waiting write does.
     kept = turns._turns.setdefault(KEY, _Turn())
     go = asyncio.Event()
     go.set()
@@ -68,6 +73,6 @@ async def test_who_comes_after_a_write_that_got_no_answer_has_a_turn(turns: Turn
     await a_turn(turns)
 
 
-async def test_nothing_is_kept_of_an_object_that_nobody_writes(turns: Turns) -> None:
+async def test_turns_of_idle_objects_are_dropped(turns: WriteTurns) -> None:
     await a_turn(turns)
     assert len(turns._turns) == 0

@@ -1,4 +1,4 @@
-"""Many writes of one object at the same moment: Temporal is asked for one after the other, so that none waits in vain."""
+"""Concurrent writes of one object are sent to Temporal one after the other."""
 
 import asyncio
 import json
@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 
 from api_types.messages.entities import Replace
-from client.errors import Conflict, NoAnswer, Refused
-from client.refs.targets import Target
-from client.temporal.control_plane import WRITE_WAIT
+from fleet_client.errors import NoAnswer, Refused, WriteConflict
+from fleet_client.refs.targets import Target
+from fleet_client.temporal.control_plane import WRITE_WAIT
 from front.serving import app
 from front.store import turns
-from front.store.projection import Key, Tree
+from front.store.projection import ObjectKey, Tree
 from tests.front.fleet_of_tenants import Fleet, TreesOfTenants, a_fleet
 from tests.workflows.environment.harness import eventually
 
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments/mine"
 SERVICE = "/apis/modelplane.ai/v1alpha1/namespaces/a/modelservices/mine"
-MERGE, APPLY = {"Content-Type": "application/merge-patch+json"}, {"Content-Type": "application/apply-patch+yaml"}
+MERGE, APPLY = (
+    {"Content-Type": "application/merge-patch+json"},
+    {"Content-Type": "application/apply-patch+yaml"},
+)
 WRITERS = 20
 
 
@@ -33,7 +36,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 class Asked:
-    """How many requests about each object wait for an answer, and the most that did."""
+    """The pending requests of each object, and their maximum."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.waiting: Counter[str] = Counter()
@@ -48,7 +51,9 @@ class Asked:
                 await asyncio.sleep(0)
                 return await describe(plane, target)
 
-        async def replaced(plane: TreesOfTenants, target: Target, message: Replace, *, create: bool) -> Tree:
+        async def replaced(
+            plane: TreesOfTenants, target: Target, message: Replace, *, create: bool
+        ) -> Tree:
             await asyncio.sleep(0)
             return await replace(plane, target, message, create=create)
 
@@ -67,32 +72,45 @@ class Asked:
 
 
 def requests_of(number: int) -> tuple[str, str, dict[str, Any], dict[str, str]]:
-    """Give one of the ways to write the object: method, path, body, headers."""
+    """Return a way to write the object: method, path, body, headers."""
     ways: list[tuple[str, str, dict[str, Any], dict[str, str]]] = [
         ("PATCH", PATH, {"metadata": {"labels": {f"w{number}": "x"}}}, MERGE),
         ("PATCH", f"{PATH}/scale", {"spec": {"replicas": number}}, MERGE),
         ("PUT", f"{PATH}/scale", {"metadata": {}, "spec": {"replicas": number}}, {}),
-        ("PATCH", f"{PATH}?fieldManager=m{number}", {"metadata": {"labels": {f"w{number}": "x"}}}, APPLY),
+        (
+            "PATCH",
+            f"{PATH}?fieldManager=m{number}",
+            {"metadata": {"labels": {f"w{number}": "x"}}},
+            APPLY,
+        ),
     ]
     return ways[number % len(ways)]
 
 
-async def test_writes_of_one_object_take_turns_and_none_is_lost(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_of_one_object_take_turns_and_none_is_lost(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = Asked(monkeypatch)
     monkeypatch.setattr(turns, "WAIT_SECONDS", 600.0)
 
     async def write(number: int) -> int:
         method, path, body, headers = requests_of(number)
-        return (await fleet.ask(method, path, "ann", json.dumps(body).encode(), **headers))[0]
+        return (
+            await fleet.ask(method, path, "ann", json.dumps(body).encode(), **headers)
+        )[0]
 
     assert await asyncio.gather(*map(write, range(WRITERS))) == [200] * WRITERS
     tree = json.loads((await fleet.ask("GET", PATH))[1])
-    assert {f"w{number}" for number in range(WRITERS) if number % 4 in (0, 3)} <= tree["metadata"]["labels"].keys()
+    assert {f"w{number}" for number in range(WRITERS) if number % 4 in (0, 3)} <= tree[
+        "metadata"
+    ]["labels"].keys()
     assert set(asked.most.values()) == {1}
 
 
 @pytest.mark.slow
-async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_does_not_wait_for_other_objects_or_for_ever(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = Asked(monkeypatch)
     asked.go.clear()
     body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
@@ -103,10 +121,16 @@ async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fle
     first = asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE))
     await eventually(waiting, lambda count: count == 1, what="the first write")
     of_another = asyncio.create_task(fleet.ask("PATCH", SERVICE, "ann", body, **MERGE))
-    await eventually(waiting, lambda count: count == 2, what="the write of another object")
+    await eventually(
+        waiting, lambda count: count == 2, what="the write of another object"
+    )
     monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
     status, told, headers = await fleet.answer("PATCH", PATH, "ann", body, **MERGE)
-    assert (status, headers["Retry-After"], json.loads(told)["reason"]) == (429, "1", "TooManyRequests")
+    assert (status, headers["Retry-After"], json.loads(told)["reason"]) == (
+        429,
+        "1",
+        "TooManyRequests",
+    )
     assert set(asked.most.values()) == {1}
     asked.go.set()
     assert (await first)[0] == 200
@@ -114,7 +138,9 @@ async def test_a_write_waits_for_no_write_of_another_object_and_not_for_ever(fle
     assert (await fleet.ask("PATCH", PATH, "ann", body, **MERGE))[0] == 200
 
 
-async def test_who_waits_behind_a_write_that_nobody_answers_is_told_so_with_it(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_writes_behind_an_unanswered_write_fail_with_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     describe, go, asked = TreesOfTenants.describe, asyncio.Event(), list[str]()
 
     async def silent(_plane: TreesOfTenants, target: Target) -> Tree:
@@ -124,16 +150,23 @@ async def test_who_waits_behind_a_write_that_nobody_answers_is_told_so_with_it(f
 
     monkeypatch.setattr(TreesOfTenants, "describe", silent)
     body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
-    writes = [asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE)) for _ in range(WRITERS)]
+    writes = [
+        asyncio.create_task(fleet.ask("PATCH", PATH, "ann", body, **MERGE))
+        for _ in range(WRITERS)
+    ]
 
     async def waiting() -> int:
-        return sum(len(turn.lock._waiters or ()) for turn in fleet.front.writer._turns._turns.values())
+        return sum(
+            len(turn.lock._waiters or ())
+            for turn in fleet.front.writer._turns._turns.values()
+        )
 
     await eventually(waiting, lambda count: count == WRITERS - 1, what="all writes")
     go.set()
     assert [status for status, _ in await asyncio.gather(*writes)] == [503] * WRITERS
     assert asked == ["mine"]
-    # Who comes later asks anew. No client does so by itself: a write without an answer may be one that is carried out.
+    # Later clients query again. No client repeats the write by itself, because it may
+    # have been carried out.
     status, _, headers = await fleet.answer("PATCH", PATH, "ann", body, **MERGE)
     assert (status, "Retry-After" in headers) == (503, False)
     assert asked == ["mine"] * 2
@@ -142,38 +175,56 @@ async def test_who_waits_behind_a_write_that_nobody_answers_is_told_so_with_it(f
 
 
 @pytest.mark.parametrize("path", [PATH, f"{PATH}/scale"])
-async def test_a_write_is_refused_before_those_who_pass_it_on_give_up(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+async def test_a_write_fails_before_aggregating_api_servers_time_out(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
     asked = Asked(monkeypatch)
     asked.go.clear()
     monkeypatch.setattr(app, "WRITE_SECONDS", 0.2)
     body = json.dumps({"metadata": {}, "spec": {"replicas": 4}}).encode()
     status, told, headers = await fleet.answer("PATCH", path, "ann", body, **MERGE)
-    # It may be carried out yet: no client may send it again by itself.
-    assert (status, json.loads(told)["reason"], "Retry-After" in headers) == (503, "ServiceUnavailable", False)
-    assert b"this took too long" in told
+    # It may still be carried out, so clients must not repeat it by themselves.
+    assert (status, json.loads(told)["reason"], "Retry-After" in headers) == (
+        503,
+        "ServiceUnavailable",
+        False,
+    )
+    assert b"the request took too long" in told
     monkeypatch.setattr(app, "WRITE_SECONDS", 50.0)
     asked.go.set()
     assert (await fleet.ask("PATCH", path, "ann", body, **MERGE))[0] == 200
 
 
 @pytest.mark.parametrize("is_stale", [False, True])
-async def test_a_late_write_does_not_displace_what_was_created_since(
+async def test_a_late_write_does_not_displace_a_recreated_object(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, *, is_stale: bool
 ) -> None:
-    replace, key = fleet.plane.replace, Key("ModelDeployment", "a", "mine")
+    replace, key = fleet.plane.replace, ObjectKey("ModelDeployment", "a", "mine")
 
     async def overtaken(target: Target, message: Replace, *, create: bool) -> Tree:
         tree = await replace(target, message, create=create)
         version = int(tree["metadata"]["resourceVersion"])
         fleet.projection.remove(key, version + 1)
-        fleet.projection.put(key, {**tree, "metadata": {**tree["metadata"], "uid": "another", "resourceVersion": str(version + 2)}})
+        fleet.projection.put(
+            key,
+            {
+                **tree,
+                "metadata": {
+                    **tree["metadata"],
+                    "uid": "another",
+                    "resourceVersion": str(version + 2),
+                },
+            },
+        )
         if is_stale:
-            raise Conflict("it was modified", next_step="read it again")
+            raise WriteConflict("it was modified", next_step="read it again")
         return tree
 
     monkeypatch.setattr(fleet.plane, "replace", overtaken)
     version = fleet.plane.trees[key]["metadata"]["resourceVersion"]
-    body = json.dumps({"metadata": {"labels": {"w": "x"}, "resourceVersion": version}}).encode()
+    body = json.dumps(
+        {"metadata": {"labels": {"w": "x"}, "resourceVersion": version}}
+    ).encode()
     status, told = await fleet.ask("PATCH", PATH, "ann", body, **MERGE)
     assert status == (409 if is_stale else 200)
     assert is_stale or json.loads(told)["metadata"]["uid"] == "a-mine"
@@ -182,32 +233,52 @@ async def test_a_late_write_does_not_displace_what_was_created_since(
     assert stored.uid == "another"
 
 
-KNOWN = Key("ModelDeployment", "a", "mine")
+KNOWN = ObjectKey("ModelDeployment", "a", "mine")
 JSON_PATCH = {"Content-Type": "application/json-patch+json"}
 
 
 def changed_elsewhere(fleet: Fleet) -> None:
-    """Change the object so that this front does not know it yet."""
+    """Change the object so that this front does not know of it yet."""
     tree = fleet.plane.trees[KNOWN]
     version = int(tree["metadata"]["resourceVersion"]) + 5
     labels = {**tree["metadata"]["labels"], "elsewhere": "yes"}
-    fleet.plane.trees[KNOWN] = {**tree, "metadata": {**tree["metadata"], "labels": labels, "resourceVersion": str(version)}}
+    fleet.plane.trees[KNOWN] = {
+        **tree,
+        "metadata": {
+            **tree["metadata"],
+            "labels": labels,
+            "resourceVersion": str(version),
+        },
+    }
     fleet.plane.changed[KNOWN] = version
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_a_write_of_any_state_needs_no_query_of_one_that_is_known(fleet: Fleet, *, is_known: bool) -> None:
+async def test_a_write_without_a_version_needs_no_query_of_a_known_object(
+    fleet: Fleet, *, is_known: bool
+) -> None:
     if not is_known:
         changed_elsewhere(fleet)
     fleet.plane.touched.clear()
-    status, told = await fleet.ask("PATCH", PATH, "ann", json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(), **MERGE)
+    status, told = await fleet.ask(
+        "PATCH",
+        PATH,
+        "ann",
+        json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(),
+        **MERGE,
+    )
     labels = json.loads(told)["metadata"]["labels"]
-    assert (status, labels) == (200, {"tier": "gold", "w": "x"} | ({} if is_known else {"elsewhere": "yes"}))
-    # One is by the plane itself, as it replaces the object.
+    assert (status, labels) == (
+        200,
+        {"tier": "gold", "w": "x"} | ({} if is_known else {"elsewhere": "yes"}),
+    )
+    # One query is made by the control plane, while it replaces the object.
     assert len(fleet.plane.touched) == (1 if is_known else 2)
 
 
-async def test_a_write_is_made_again_however_often_others_come_between(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_is_repeated_until_no_other_interferes(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     describe, left = fleet.plane.describe, [3]
 
     async def then_changed(target: Target) -> Tree:
@@ -219,23 +290,41 @@ async def test_a_write_is_made_again_however_often_others_come_between(fleet: Fl
 
     changed_elsewhere(fleet)
     monkeypatch.setattr(fleet.plane, "describe", then_changed)
-    status, told = await fleet.ask("PATCH", PATH, "ann", json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(), **MERGE)
-    assert (status, left, json.loads(told)["metadata"]["labels"].get("w")) == (200, [0], "x")
+    status, told = await fleet.ask(
+        "PATCH",
+        PATH,
+        "ann",
+        json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(),
+        **MERGE,
+    )
+    assert (status, left, json.loads(told)["metadata"]["labels"].get("w")) == (
+        200,
+        [0],
+        "x",
+    )
 
 
-async def test_a_write_is_refused_only_for_what_the_present_state_is(fleet: Fleet) -> None:
+async def test_a_write_is_rejected_only_because_of_the_current_state(
+    fleet: Fleet,
+) -> None:
     changed_elsewhere(fleet)
     wanted = [
         {"op": "test", "path": "/metadata/labels/elsewhere", "value": "yes"},
         {"op": "add", "path": "/metadata/labels/w", "value": "x"},
     ]
-    status, told = await fleet.ask("PATCH", PATH, "ann", json.dumps(wanted).encode(), **JSON_PATCH)
+    status, told = await fleet.ask(
+        "PATCH", PATH, "ann", json.dumps(wanted).encode(), **JSON_PATCH
+    )
     assert (status, json.loads(told)["metadata"]["labels"].get("w")) == (200, "x")
     wanted[0]["value"] = "no"
-    assert (await fleet.ask("PATCH", PATH, "ann", json.dumps(wanted).encode(), **JSON_PATCH))[0] == 422
+    assert (
+        await fleet.ask("PATCH", PATH, "ann", json.dumps(wanted).encode(), **JSON_PATCH)
+    )[0] == 422
 
 
-async def test_what_a_workflow_refuses_is_not_sent_again(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_write_that_a_workflow_rejects_is_not_repeated(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sent = list[Replace]()
 
     async def refused(_target: Target, message: Replace, *, create: bool) -> Tree:
@@ -243,18 +332,27 @@ async def test_what_a_workflow_refuses_is_not_sent_again(fleet: Fleet, monkeypat
         raise Refused("not this", next_step="send another" if not create else "")
 
     monkeypatch.setattr(fleet.plane, "replace", refused)
-    status, _ = await fleet.ask("PATCH", PATH, "ann", json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(), **MERGE)
+    status, _ = await fleet.ask(
+        "PATCH",
+        PATH,
+        "ann",
+        json.dumps({"metadata": {"labels": {"w": "x"}}}).encode(),
+        **MERGE,
+    )
     assert (status, len(sent)) == (422, 1)
 
 
-async def test_a_dry_run_is_of_the_present_state(fleet: Fleet) -> None:
+async def test_a_dry_run_uses_the_current_state(fleet: Fleet) -> None:
     changed_elsewhere(fleet)
     body = json.dumps({"metadata": {"labels": {"w": "x"}}}).encode()
     status, told = await fleet.ask("PATCH", f"{PATH}?dryRun=All", "ann", body, **MERGE)
-    assert (status, json.loads(told)["metadata"]["labels"]) == (200, {"tier": "gold", "w": "x", "elsewhere": "yes"})
+    assert (status, json.loads(told)["metadata"]["labels"]) == (
+        200,
+        {"tier": "gold", "w": "x", "elsewhere": "yes"},
+    )
 
 
-def test_a_write_waits_longer_for_its_turn_than_one_takes_that_gets_no_answer() -> None:
-    """Else it would be answered with 429, after which clients write again unseen."""
+def test_the_wait_for_a_turn_exceeds_the_time_of_an_unanswered_write() -> None:
+    """With status 429, clients would repeat the write blindly."""
     assert WRITE_WAIT.total_seconds() < turns.WAIT_SECONDS
     assert turns.WAIT_SECONDS + WRITE_WAIT.total_seconds() < app.WRITE_SECONDS

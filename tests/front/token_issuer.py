@@ -1,4 +1,4 @@
-"""An issuer of OpenID Connect: a real HTTP server with keys of its own, and the tokens that it signs."""
+"""An OpenID Connect issuer: a real HTTP server with its own keys and tokens."""
 
 import asyncio
 import ssl
@@ -26,27 +26,34 @@ Key = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 
 @cache
 def rsa_key(number: int = 1, bits: int = 2048) -> rsa.RSAPrivateKey:
-    """Make a key, which takes a moment; the same one for the same number."""
+    """Return the RSA key with this number. Creating one takes a moment."""
     del number
     return rsa.generate_private_key(65537, bits)
 
 
 @cache
 def ec_key() -> ec.EllipticCurvePrivateKey:
-    """Make a key of the curve of ES256."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def jwk(key: Key, name: str, **more: str) -> Json:
-    """Give the public part of a key as an entry of a key set."""
+    """Return the public part of a key as an entry of a key set."""
     public = key.public_key()
-    entry = RSAAlgorithm.to_jwk(public, as_dict=True) if isinstance(public, rsa.RSAPublicKey) else ECAlgorithm.to_jwk(public, as_dict=True)
+    entry = (
+        RSAAlgorithm.to_jwk(public, as_dict=True)
+        if isinstance(public, rsa.RSAPublicKey)
+        else ECAlgorithm.to_jwk(public, as_dict=True)
+    )
     return {**entry, "kid": name, **more}
 
 
 @dataclass
 class TokenIssuer:
-    """The issuer. `keys`: entries that it publishes; `discovery`: what its document says beside; `asked`: the paths that were read."""
+    """The issuer.
+
+    `keys` are the published entries, `discovery` adds to its document, `asked` records
+    the paths of requests.
+    """
 
     keys: list[Json] = field(default_factory=lambda: [jwk(rsa_key(), "one")])
     discovery: Json = field(default_factory=dict)
@@ -57,7 +64,6 @@ class TokenIssuer:
     url: str = ""
 
     async def answer(self, request: web.Request) -> web.Response:
-        """Answer a request."""
         self.asked.append(request.path)
         if self.silent:
             await self.silent.wait()
@@ -67,23 +73,52 @@ class TokenIssuer:
             return web.Response(status=302, headers={"Location": f"{self.url}/keys"})
         if request.path.endswith("/keys"):
             return web.json_response({"keys": self.keys, "padding": "x" * self.padding})
-        return web.json_response({"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.discovery})
+        return web.json_response(
+            {"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.discovery}
+        )
 
-    def token(self, key: Any = None, name: str | None = "one", algorithm: str = "RS256", **claims: Any) -> str:
-        """Sign a token that is good, but for what is said; a claim that is None is left out, one that is NULL is null."""
+    def token(
+        self,
+        key: Any = None,
+        name: str | None = "one",
+        algorithm: str = "RS256",
+        **claims: Any,
+    ) -> str:
+        """Sign a valid token with changed claims:
+
+        None drops a claim, NULL makes it null.
+        """
         now = int(time.time())
-        said = {"iss": self.url, "aud": AUDIENCE, "sub": "ann", "groups": ["team-a"], "iat": now, "exp": now + 600, **claims}
+        said = {
+            "iss": self.url,
+            "aud": AUDIENCE,
+            "sub": "ann",
+            "groups": ["team-a"],
+            "iat": now,
+            "exp": now + 600,
+            **claims,
+        }
         headers = {} if name is None else {"kid": name}
-        told = {claim: None if value is NULL else value for claim, value in said.items() if value is not None}
+        told = {
+            claim: None if value is NULL else value
+            for claim, value in said.items()
+            if value is not None
+        }
         return jwt.encode(told, key or rsa_key(), algorithm, headers=headers)
 
 
 @asynccontextmanager
 async def an_issuer(authority: Authority | None = None) -> AsyncIterator[TokenIssuer]:
-    """Serve one on a loopback address. `authority`: who has signed its certificate; without one it has no TLS."""
+    """Serve an issuer on a loopback address.
+
+    `authority` signs its certificate; without one it has no TLS.
+    """
     issuer, tls = TokenIssuer(), None
     if authority:
-        tls, pair = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), authority.pair("apiserver")
+        tls, pair = (
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+            authority.pair("apiserver"),
+        )
         tls.load_cert_chain(pair.certificate, pair.key)
     app = web.Application()
     app.router.add_get("/{path:.*}", issuer.answer)

@@ -1,21 +1,22 @@
 /**
- * The nodes of a pool, and the pods that replicas have on them.
+ * The nodes of a pool, and the pods of replicas on them.
  *
- * No status says on which node a pod is. Pods are put on the node with the most free GPUs here, and the page says so.
+ * No status contains the node of a pod. So each pod is drawn on the node with the most free
+ * GPUs, which the page explains.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {{pool: string, gpus: number}} Pod
  * @typedef {{nodes: number, gpusPerNode: number}} Size
- * @typedef {{who: number, gpus: number}[]} Node `who`: the place of an occupant in its list
+ * @typedef {{who: number, gpus: number}[]} Node `who`: the index of the occupant
  */
 
-// Of larger pools only so many nodes get pods here; sums are about all.
+// In larger pools, only this number of nodes get pods. Sums still include all pods.
 const NODES_MAX = 4096;
 const GPUS_PER_NODE_MAX = 1024;
 
 /**
  * @param {any} device a device of a published pool
- * @returns {number} how many of it a pod can claim per node
+ * @returns {number} the number that pods can claim per node
  */
 function claimable(device) {
   return device.claim === "Synthetic" ? 0 : Math.max(0, device.count ?? 0);
@@ -23,13 +24,14 @@ function claimable(device) {
 
 /**
  * @param {any} pool a pool of `status.gpuPools`
- * @returns {any[]} the devices that are counted: GPUs, or all if none is called so
+ * @returns {any[]} the GPUs, or all devices if none is named as a GPU
  */
 function counted(pool) {
   const devices = (pool.devices ?? []).filter((/** @type {any} */ device) => claimable(device) > 0);
-  const gpus = devices.filter((/** @type {any} */ device) =>
-    /gpu/i.test([device.name, device.driver, device.deviceClassName, device.resourceName].join(" ")),
-  );
+  const gpus = devices.filter((/** @type {any} */ device) => {
+    const { name, driver, deviceClassName, resourceName } = device;
+    return /gpu/i.test([name, driver, deviceClassName, resourceName].join(" "));
+  });
   return gpus.length > 0 ? gpus : devices;
 }
 
@@ -55,11 +57,16 @@ export function podsOf(replica, pools) {
       const requests = member.deviceRequests ?? [];
       if (requests.length === 0) continue;
       const devices = counted(pools.find((pool) => pool.name === member.nodePoolName) ?? {});
-      const of = (/** @type {any} */ request) =>
-        devices.length === 0 || devices.some((device) => sameOf(request, device)) ? (request.count ?? 1) : 0;
-      const gpus = requests.reduce((/** @type {number} */ sum, /** @type {any} */ request) => sum + of(request), 0);
+      let gpus = 0;
+      for (const request of requests) {
+        const isCounted =
+          devices.length === 0 || devices.some((device) => sameOf(request, device));
+        if (isCounted) gpus += request.count ?? 1;
+      }
       const each = member.role === "Worker" ? (member.worker?.nodes ?? 1) : 1;
-      for (let left = each * (engine.copies ?? 1); left > 0; left -= 1) pods.push({ pool: member.nodePoolName, gpus });
+      for (let left = each * (engine.copies ?? 1); left > 0; left -= 1) {
+        pods.push({ pool: member.nodePoolName, gpus });
+      }
     }
   }
   return pods;
@@ -68,7 +75,7 @@ export function podsOf(replica, pools) {
 /**
  * @param {any} request
  * @param {any} device
- * @returns {boolean} whether a request is granted from a device
+ * @returns {boolean} whether a device can satisfy a request
  */
 function sameOf(request, device) {
   if (request.resourceName) return request.resourceName === device.resourceName;
@@ -76,17 +83,17 @@ function sameOf(request, device) {
 }
 
 /**
- * Puts the pods of occupants on nodes, each on the one with the most free GPUs, the first of several.
+ * Assigns the pods of occupants to nodes: each to the first node with the most free GPUs.
  *
  * @param {Size} size
  * @param {number[][]} podsOfEach GPUs of each pod, per occupant
- * @returns {{nodes: Node[], without: number}} `without`: pods that found no node
+ * @returns {{nodes: Node[], without: number}} `without`: the number of pods without a node
  */
 export function packed(size, podsOfEach) {
   /** @type {Node[]} */
   const nodes = Array.from({ length: Math.min(size.nodes, NODES_MAX) }, () => []);
   const free = Math.min(size.gpusPerNode, GPUS_PER_NODE_MAX);
-  /** @type {number[][]} nodes by free GPUs, those that are used first at the end */
+  /** @type {number[][]} nodes by free GPUs; nodes at the end are used first */
   const byFree = Array.from({ length: free + 1 }, () => []);
   byFree[free] = nodes.map((_, at) => nodes.length - 1 - at);
   let without = 0;

@@ -1,5 +1,5 @@
 /**
- * Cards of clusters, deployments and services.
+ * Renders the cards of clusters, deployments and services.
  *
  * @typedef {import("./clusters.js").Cluster} Cluster
  * @typedef {import("./clusters.js").Pool} Pool
@@ -19,7 +19,8 @@ const SIGNS = { ready: "✓", waiting: "…", failed: "✕", deleting: "⌫" };
  * @returns {HTMLElement}
  */
 export function clusterCard(cluster) {
-  return card(cluster, [paragraph(cluster.facts.join(", "), "facts"), ...cluster.pools.flatMap(pool)]);
+  const facts = paragraph(cluster.facts.join(", "), "facts");
+  return card(cluster, [facts, ...cluster.pools.flatMap(pool)]);
 }
 
 /**
@@ -40,21 +41,29 @@ export function deploymentCard(deployment) {
  * @returns {HTMLElement}
  */
 export function serviceCard(service) {
-  const endpoints = service.endpoints.map((each) => element("li", {}, element("strong", {}, each.name), ` ${each.text}`));
+  const entries = service.entries.map((entry) => element("li", {}, entry));
+  const endpoints = service.endpoints.map((each) =>
+    element("li", {}, element("strong", {}, each.name), ` ${each.text}`),
+  );
   return card(service, [
     paragraph(service.address ? `Address: ${service.address}` : "No address yet.", "facts"),
-    service.entries.length > 0 ? list("Entries", service.entries.map((entry) => element("li", {}, entry))) : null,
-    endpoints.length > 0 ? list("Endpoints", endpoints) : paragraph("No endpoint gets requests.", "facts"),
+    entries.length > 0 ? list("Entries", entries) : null,
+    endpoints.length > 0
+      ? list("Endpoints", endpoints)
+      : paragraph("No endpoint receives requests.", "facts"),
   ]);
 }
 
 /**
- * @param {{key: string, name: string, link: string, state: State, notes: {type: string, text: string}[]}} shown
+ * @param {{key: string, name: string, link: string, state: State,
+ *   notes: {type: string, text: string}[]}} shown
  * @param {(HTMLElement | null)[]} content
  * @returns {HTMLElement}
  */
 function card(shown, content) {
-  const notes = shown.notes.map((note) => element("li", {}, element("strong", {}, note.type), `: ${note.text}`));
+  const notes = shown.notes.map((note) =>
+    element("li", {}, element("strong", {}, note.type), `: ${note.text}`),
+  );
   return element(
     "article",
     { class: "card", "data-key": shown.key },
@@ -71,11 +80,12 @@ function card(shown, content) {
  * @returns {HTMLElement}
  */
 function badge(state) {
-  return element("span", { class: `state ${state.sort}` }, element("span", { "aria-hidden": "true" }, `${SIGNS[state.sort]} `), state.word);
+  const sign = element("span", { "aria-hidden": "true" }, `${SIGNS[state.sort]} `);
+  return element("span", { class: `state ${state.sort}` }, sign, state.word);
 }
 
 /**
- * @param {string} href empty for none
+ * @param {string} href may be empty
  * @param {string} name
  * @returns {(Node | string)[]}
  */
@@ -85,7 +95,7 @@ function workflow(href, name) {
 
 /**
  * @param {string} text
- * @param {string} name of the class
+ * @param {string} name the CSS class
  * @returns {HTMLElement | null}
  */
 function paragraph(text, name) {
@@ -106,7 +116,8 @@ function list(title, items) {
  * @returns {HTMLElement[]}
  */
 function pool(shown) {
-  const size = `${shown.nodes} nodes with ${shown.gpusPerNode} GPUs each${shown.className ? ` (${shown.className})` : ""}`;
+  const className = shown.className ? ` (${shown.className})` : "";
+  const size = `${shown.nodes} nodes with ${shown.gpusPerNode} GPUs each${className}`;
   const use = `${shown.gpusUsed} of ${shown.nodes * shown.gpusPerNode} GPUs in use`;
   const occupants = shown.occupants.map((each) =>
     element(
@@ -122,7 +133,7 @@ function pool(shown) {
     element("h4", {}, `Pool ${shown.name}`),
     paragraph([size, use, shown.present].filter(Boolean).join("; "), "facts"),
     cells(shown),
-    shown.without > 0 ? paragraph(`${shown.without} more pods than these nodes hold`, "why") : null,
+    shown.without > 0 ? paragraph(`${shown.without} pods do not fit on these nodes`, "why") : null,
     occupants.length > 0 ? element("ul", { class: "items" }, ...occupants) : null,
   ].filter((each) => each !== null);
 }
@@ -134,16 +145,21 @@ function pool(shown) {
 function cells(shown) {
   const used = shown.cells.filter((cell) => cell.marks.length > 0);
   const free = shown.cells.length - used.length;
-  const made = used.map((cell) =>
-    element(
+  const made = used.map((cell) => {
+    const names = cell.names.join(", ");
+    const eighths = Math.ceil((8 * cell.used) / Math.max(1, shown.gpusPerNode));
+    const marks = cell.marks.length > 2 ? `${cell.marks[0]}+` : cell.marks.join("");
+    return element(
       "li",
-      { class: `cell fill-${Math.min(8, Math.ceil((8 * cell.used) / Math.max(1, shown.gpusPerNode)))}`, title: cell.names.join(", ") },
-      element("span", { "aria-hidden": "true" }, cell.marks.length > 2 ? `${cell.marks[0]}+` : cell.marks.join("")),
-      spoken(`${cell.used} of ${shown.gpusPerNode} GPUs: ${cell.names.join(", ")}`),
-    ),
+      { class: `cell fill-${Math.min(8, eighths)}`, title: names },
+      element("span", { "aria-hidden": "true" }, marks),
+      spoken(`${cell.used} of ${shown.gpusPerNode} GPUs: ${names}`),
+    );
+  });
+  const empty = Array.from({ length: free }, () =>
+    element("span", { class: "cell", "aria-hidden": "true" }),
   );
-  const empty = Array.from({ length: free }, () => element("span", { class: "cell", "aria-hidden": "true" }));
-  const rest = shown.notDrawn > 0 ? `and ${shown.notDrawn} nodes that are not drawn` : "";
+  const rest = shown.notDrawn > 0 ? `and ${shown.notDrawn} more nodes` : "";
   return element(
     "ul",
     { class: "cells", "aria-label": `Nodes of pool ${shown.name}` },
@@ -177,6 +193,10 @@ function replica(shown) {
  * @returns {HTMLElement}
  */
 function progress(shown, of) {
-  const bar = element("progress", { value: String(shown.done), max: String(shown.total), "aria-label": `${shown.label} of ${of}` });
+  const bar = element("progress", {
+    value: String(shown.done),
+    max: String(shown.total),
+    "aria-label": `${shown.label} of ${of}`,
+  });
   return element("p", { class: "progress" }, `${shown.label} `, bar, ` ${shown.text}`);
 }

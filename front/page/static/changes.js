@@ -1,17 +1,17 @@
 /**
- * Which changes are read out: those of the state of an object, few at a time.
+ * Selects the changes that screen readers announce: changes of state, a few at a time.
  *
  * @typedef {import("./states.js").State} State
  * @typedef {{name: string, state: State}} Shown
  */
 
-/** Sentences of one announcement; of more only the number is said. */
+/** The maximum number of sentences in one announcement. Further changes are only counted. */
 export const SENTENCES_MAX = 3;
 
 /**
  * @param {string} noun
  * @param {Shown[]} shown
- * @returns {Map<string, string>} the state of each object by what it is called
+ * @returns {Map<string, string>} the state of each object, by noun and name
  */
 export function statesByName(noun, shown) {
   return new Map(shown.map((each) => [`${noun} ${each.name}`, each.state.word]));
@@ -20,7 +20,7 @@ export function statesByName(noun, shown) {
 /**
  * @param {Map<string, string>} before
  * @param {Map<string, string>} after
- * @returns {string} what changed, in sentences; empty if nothing did
+ * @returns {string} the changes in sentences; may be empty
  */
 export function announcement(before, after) {
   const sentences = [];
@@ -29,6 +29,8 @@ export function announcement(before, after) {
     else if (before.get(name) !== word) sentences.push(`${name}: ${word}.`);
   }
   for (const name of before.keys()) if (!after.has(name)) sentences.push(`${name} is gone.`);
-  const more = sentences.length - SENTENCES_MAX;
-  return [...sentences.slice(0, SENTENCES_MAX), ...(more > 0 ? [`${more} more changes.`] : [])].join(" ");
+  const announced = sentences.slice(0, SENTENCES_MAX);
+  const more = sentences.length - announced.length;
+  if (more > 0) announced.push(`${more} more changes.`);
+  return announced.join(" ");
 }

@@ -1,20 +1,22 @@
 /**
- * What the page shows of clusters: pools as nodes with GPUs, filled by what runs there.
+ * The content of cluster cards: pools with their nodes, GPUs in use, and replicas.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {import("./states.js").State} State
- * @typedef {{mark: string, name: string, link: string, state: State, pods: number, gpus: number}} Occupant
+ * @typedef {{mark: string, name: string, link: string, state: State, pods: number,
+ *   gpus: number}} Occupant a replica with pods in a pool
  * @typedef {{marks: string[], used: number, names: string[]}} Cell a node
- * @typedef {{name: string, className: string, nodes: number, gpusPerNode: number, present: string, gpusUsed: number,
- *   cells: Cell[], notDrawn: number, without: number, occupants: Occupant[]}} Pool
- * @typedef {{key: string, name: string, link: string, state: State, notes: {type: string, text: string}[], facts: string[],
- *   pools: Pool[]}} Cluster
+ * @typedef {{name: string, className: string, nodes: number, gpusPerNode: number,
+ *   present: string, gpusUsed: number, cells: Cell[], notDrawn: number, without: number,
+ *   occupants: Occupant[]}} Pool
+ * @typedef {{key: string, name: string, link: string, state: State,
+ *   notes: {type: string, text: string}[], facts: string[], pools: Pool[]}} Cluster
  */
 
 import { packed, podsOf, sizeOf } from "./capacity.js";
 import { fullName, notes, stateOf, workflowLink } from "./states.js";
 
-/** Nodes of a pool that are drawn; of the rest only the number is said. */
+/** The maximum number of nodes drawn per pool. Of the others, only their number is shown. */
 export const NODES_DRAWN = 256;
 
 /**
@@ -30,7 +32,9 @@ export function clustersShown(clusters, replicas, settings) {
     const name = replica.spec?.clusterName ?? "";
     byCluster.set(name, [...(byCluster.get(name) ?? []), replica]);
   }
-  return [...clusters.values()].sort(byName).map((tree) => clusterShown(tree, byCluster.get(tree.metadata.name) ?? [], settings));
+  return [...clusters.values()]
+    .sort(byName)
+    .map((tree) => clusterShown(tree, byCluster.get(tree.metadata.name) ?? [], settings));
 }
 
 /**
@@ -44,7 +48,7 @@ export function byName(a, b) {
 
 /**
  * @param {Tree} tree
- * @param {Tree[]} replicas those on it
+ * @param {Tree[]} replicas on this cluster
  * @param {{temporalUi: string, temporalNamespace: string}} settings
  * @returns {Cluster}
  */
@@ -52,17 +56,20 @@ function clusterShown(tree, replicas, settings) {
   const published = tree.status?.gpuPools ?? [];
   const pods = replicas.map((replica) => podsOf(replica, published));
   const wanted = tree.spec?.nodePools ?? [];
+  const address = tree.status?.gateway?.address;
   return {
     key: tree.metadata.name,
     name: tree.metadata.name,
     link: workflowLink(settings, "InferenceCluster", tree),
     state: stateOf(tree),
     notes: notes(tree),
-    facts: [tree.spec?.cluster?.source, tree.status?.gateway?.address && `gateway ${tree.status.gateway.address}`].filter(Boolean),
+    facts: [tree.spec?.cluster?.source, address && `gateway ${address}`].filter(Boolean),
     pools: published.map((/** @type {any} */ pool) => {
-      const className = wanted.find((/** @type {any} */ each) => each.name === pool.name)?.className ?? "";
-      const here = pods.map((each) => each.filter((pod) => pod.pool === pool.name).map((pod) => pod.gpus));
-      return poolShown(pool, className, tree, replicas, here, settings);
+      const spec = wanted.find((/** @type {any} */ each) => each.name === pool.name);
+      const here = pods.map((each) =>
+        each.filter((pod) => pod.pool === pool.name).map((pod) => pod.gpus),
+      );
+      return poolShown(pool, spec?.className ?? "", tree, replicas, here, settings);
     }),
   };
 }
@@ -78,7 +85,8 @@ function clusterShown(tree, replicas, settings) {
  */
 function poolShown(pool, className, cluster, replicas, pods, settings) {
   const size = sizeOf(pool);
-  const present = (cluster.status?.nodes ?? []).find((/** @type {any} */ each) => each.pool === pool.name);
+  const counts = cluster.status?.nodes ?? [];
+  const present = counts.find((/** @type {any} */ each) => each.pool === pool.name);
   const there = replicas.map((_, at) => at).filter((at) => pods[at].length > 0);
   const occupants = there.map((at, place) => ({
     mark: markOf(place),
@@ -101,13 +109,21 @@ function poolShown(pool, className, cluster, replicas, pods, settings) {
     name: pool.name,
     className,
     ...size,
-    present: present ? `${present.ready} of ${present.total} nodes that are there are Ready, ${present.schedulable} take new pods` : "",
+    present: present ? nodeCounts(present) : "",
     gpusUsed: occupants.reduce((sum, occupant) => sum + occupant.gpus, 0),
     cells,
     notDrawn: size.nodes - cells.length,
     without,
     occupants,
   };
+}
+
+/**
+ * @param {{total: number, ready: number, schedulable: number}} counts
+ * @returns {string}
+ */
+function nodeCounts({ total, ready, schedulable }) {
+  return `${total} nodes exist, ${ready} are Ready, ${schedulable} accept new pods`;
 }
 
 /**

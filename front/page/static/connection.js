@@ -1,17 +1,17 @@
 /**
- * What is said of the connection, from how each collection is followed.
+ * Describes the connection, based on the state of each followed collection.
  *
  * @typedef {{sort: "connecting" | "live" | "paused"}} Simple
  * @typedef {{sort: "lost", since: number, why: string}} Lost `since`: milliseconds since 1970
- * @typedef {{sort: "refused", code: number, why: string}} Refusal `code`: of HTTP
+ * @typedef {{sort: "refused", code: number, why: string}} Refusal `code`: the HTTP status
  * @typedef {Simple | Lost | Refusal} Following
  */
 
 /**
- * Gives the line about the connection.
+ * Returns the text about the connection.
  *
  * @param {Following[]} followed one per collection
- * @param {(milliseconds: number) => string} clock writes a time of day
+ * @param {(milliseconds: number) => string} clock formats a time of day
  * @returns {{sort: "ok" | "waiting" | "problem", text: string}}
  */
 export function connectionLine(followed, clock) {
@@ -20,22 +20,35 @@ export function connectionLine(followed, clock) {
     const first = lost.reduce((a, b) => (a.since <= b.since ? a : b));
     return {
       sort: "problem",
-      text: `Not connected since ${clock(first.since)}: ${first.why}. What was seen last is shown; the connection is tried again.`,
+      text:
+        `Not connected since ${clock(first.since)}: ${first.why}. ` +
+        "The page shows the last known state and tries to reconnect.",
     };
   }
   const refused = /** @type {Refusal[]} */ (followed.filter((each) => each.sort === "refused"));
   if (refused.some((each) => each.code === 401)) {
-    return { sort: "problem", text: "The server does not know this token (401). Paste a token and choose Connect." };
+    return {
+      sort: "problem",
+      text: "The server rejected this token (401). Paste another token and choose Connect.",
+    };
   }
-  if (followed.some((each) => each.sort === "paused")) return { sort: "waiting", text: "Paused while this tab is hidden." };
-  if (followed.some((each) => each.sort === "connecting")) return { sort: "waiting", text: "Connecting." };
-  if (refused.length === followed.length) return { sort: "problem", text: "Connected, but this token may read nothing here (403)." };
-  if (refused.length > 0) return { sort: "ok", text: "Connected. This token may not read everything: each section says so." };
-  return { sort: "ok", text: "Connected: changes are shown as they happen." };
+  const has = (/** @type {string} */ sort) => followed.some((each) => each.sort === sort);
+  if (has("paused")) return { sort: "waiting", text: "Paused while this tab is hidden." };
+  if (has("connecting")) return { sort: "waiting", text: "Connecting." };
+  if (refused.length === followed.length) {
+    return { sort: "problem", text: "Connected, but this token has no right to read here (403)." };
+  }
+  if (refused.length > 0) {
+    return {
+      sort: "ok",
+      text: "Connected. This token lacks the right to read some of the sections below.",
+    };
+  }
+  return { sort: "ok", text: "Connected: changes appear as they happen." };
 }
 
 /**
- * Gives what a section says in place of objects that may not be read; empty if they may.
+ * Returns the text of a section whose objects the user may not read; else an empty text.
  *
  * @param {Following} following
  * @param {{namespaced: boolean, namespace: string}} asked
@@ -43,15 +56,16 @@ export function connectionLine(followed, clock) {
  */
 export function refusalText(following, asked) {
   if (following.sort !== "refused") return "";
-  const hint = asked.namespaced && !asked.namespace && following.code === 403 ? " If your rights are in one namespace, name it above." : "";
+  const mayHelp = asked.namespaced && !asked.namespace && following.code === 403;
+  const hint = mayHelp ? " If you have rights in one namespace only, enter it above." : "";
   return `Not allowed (${following.code}): ${following.why}.${hint}`;
 }
 
 /**
- * Gives how long to wait before the next attempt, in milliseconds; twice as long each time, up to 15 s.
+ * Returns the pause before the next attempt, in milliseconds. It doubles each time, up to 15 s.
  *
  * @param {number} failures in a row, at least one
- * @param {number} random between 0 and 1, so that not all pages come at once
+ * @param {number} random between 0 and 1, so that not all pages reconnect at once
  * @returns {number}
  */
 export function waitAfter(failures, random) {

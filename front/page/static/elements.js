@@ -1,14 +1,14 @@
 /**
- * Makes elements, and makes those that are shown like new ones.
+ * Creates elements, and updates shown elements to match new ones.
  *
- * Text is inserted as text and nothing else: names, labels and messages come from users. The Content-Security-Policy of the page refuses
- * everything that could read them as HTML.
+ * Names, labels and messages come from users, so they are only inserted as text. The
+ * Content-Security-Policy of the page rejects everything that could parse them as HTML.
  */
 
 /**
  * @param {string} tag
  * @param {Record<string, string>} attributes
- * @param {...(Node | string | null)} children null is left out
+ * @param {...(Node | string | null)} children null is skipped
  * @returns {HTMLElement}
  */
 export function element(tag, attributes, ...children) {
@@ -19,7 +19,7 @@ export function element(tag, attributes, ...children) {
 }
 
 /**
- * Gives a part of a text that only screen readers read.
+ * Returns a text for screen readers only.
  *
  * @param {string} text
  * @returns {HTMLElement}
@@ -29,9 +29,9 @@ export function spoken(text) {
 }
 
 /**
- * @param {string} href of http or https
+ * @param {string} href an http or https address
  * @param {string} text
- * @param {string} about what is read out after the text
+ * @param {string} about a description that screen readers add to the text
  * @returns {HTMLElement}
  */
 export function link(href, text, about) {
@@ -39,15 +39,17 @@ export function link(href, text, about) {
 }
 
 /**
- * Makes the children of an element like new ones, and keeps the nodes that stay, with their focus. Children with a `data-key` are the same
- * when it is.
+ * Updates the children of an element to match new ones. Existing nodes are kept where
+ * possible, with their focus. Children with equal `data-key` are the same.
  *
  * @param {Node} parent
  * @param {Node[]} wanted
  */
 export function showChildren(parent, wanted) {
   const keys = new Set(wanted.map(keyOf).filter(Boolean));
-  for (const child of [...parent.childNodes]) if (keyOf(child) && !keys.has(keyOf(child))) child.remove();
+  for (const child of [...parent.childNodes]) {
+    if (keyOf(child) && !keys.has(keyOf(child))) child.remove();
+  }
   const keyed = new Map([...parent.childNodes].filter(keyOf).map((child) => [keyOf(child), child]));
   let at = parent.firstChild;
   for (const next of wanted) {
@@ -82,8 +84,12 @@ function makeLike(old, next) {
     if (old.nodeValue !== next.nodeValue) old.nodeValue = next.nodeValue;
     return;
   }
-  for (const { name } of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
-  for (const { name, value } of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  for (const { name } of [...old.attributes]) {
+    if (!next.hasAttribute(name)) old.removeAttribute(name);
+  }
+  for (const { name, value } of next.attributes) {
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
   showChildren(old, [...next.childNodes]);
 }
 

@@ -1,26 +1,27 @@
 /**
- * Follows one collection as all clients of a Kubernetes API do: a list, then a watch from its version on.
+ * Follows a collection like every Kubernetes client: lists it, then watches from that version.
  *
  * @typedef {import("./watch_events.js").Known} Known
  * @typedef {import("./connection.js").Following} Following
- * @typedef {{path: string, token: string, known: Known | null, changed: (known: Known | null) => void,
- *   told: (following: Following) => void}} Order
- *   `known`: what an earlier call knew; `changed` gets null when nothing may be read any more
+ * @typedef {{path: string, token: string, known: Known | null,
+ *   changed: (known: Known | null) => void, told: (following: Following) => void}} Order
+ *   `known` is the state of an earlier call; `changed` receives null after the right to read
+ *   is lost
  */
 
 import { waitAfter } from "./connection.js";
 import { Expired, Lines, afterEvent, fromList } from "./watch_events.js";
 
 const ANSWER_MS = 20_000;
-// The server sends a bookmark each minute in which nothing else happens.
+// The server sends a bookmark after each minute without other events.
 const SILENCE_MS = 90_000;
 const REFUSED_AGAIN_MS = 30_000;
-// A watch that ends sooner is not begun again at once.
+// After a shorter watch, the next one starts with a delay.
 const SHORT_WATCH_MS = 1_000;
 
 class Refused extends Error {
   /**
-   * @param {number} code of HTTP
+   * @param {number} code the HTTP status
    * @param {string} message
    */
   constructor(code, message) {
@@ -30,7 +31,7 @@ class Refused extends Error {
 }
 
 /**
- * Follows until the signal is aborted.
+ * Follows the collection until the signal is aborted.
  *
  * @param {Order} order
  * @param {AbortSignal} signal
@@ -70,7 +71,7 @@ export async function follow(order, signal) {
       failures += 1;
       if (error instanceof Expired) {
         known = null;
-        // The list is read at once; only a server that says it again has to wait.
+        // List again at once, and wait only if the version expires again.
         if (failures === 1) continue;
       }
       lostAt = lostAt || Date.now();
@@ -85,7 +86,7 @@ export async function follow(order, signal) {
  * @returns {string}
  */
 function whyOf(error) {
-  // What browsers say of a connection that fails differs, and helps nobody.
+  // The messages of browsers for failed connections differ and do not help users.
   if (error instanceof TypeError) return "the server cannot be reached";
   return error instanceof Error ? error.message : String(error);
 }
@@ -106,19 +107,20 @@ async function whole(order, signal) {
 }
 
 /**
- * Gives what is known after each part of a watch that arrives.
+ * Yields the known objects after each received part of a watch.
  *
  * @param {Order} order
  * @param {Known} from
  * @param {AbortSignal} signal
- * @param {() => void} begun is called when the watch is answered
+ * @param {() => void} begun is called when the response begins
  * @returns {AsyncGenerator<Known>}
  */
 async function* watched(order, from, signal, begun) {
   const limit = new Limit(signal);
   try {
     limit.within(ANSWER_MS);
-    const query = `?watch=1&allowWatchBookmarks=true&resourceVersion=${encodeURIComponent(from.version)}`;
+    const version = encodeURIComponent(from.version);
+    const query = `?watch=1&allowWatchBookmarks=true&resourceVersion=${version}`;
     const answer = await answered(order.path + query, order.token, limit);
     begun();
     const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
@@ -129,7 +131,9 @@ async function* watched(order, from, signal, begun) {
       limit.within(SILENCE_MS);
       const { done, value } = await reader.read();
       if (done) return;
-      for (const line of lines.add(decoder.decode(value, { stream: true }))) known = afterEvent(known, JSON.parse(line));
+      for (const line of lines.add(decoder.decode(value, { stream: true }))) {
+        known = afterEvent(known, JSON.parse(line));
+      }
       yield known;
     }
   } finally {
@@ -149,32 +153,39 @@ async function answered(path, token, limit) {
   if (token) headers.Authorization = `Bearer ${token}`;
   let answer;
   try {
-    answer = await fetch(path, { headers, signal: limit.signal, cache: "no-store", credentials: "omit", redirect: "error" });
+    answer = await fetch(path, {
+      headers,
+      signal: limit.signal,
+      cache: "no-store",
+      credentials: "omit",
+      redirect: "error",
+    });
   } catch (error) {
     throw limit.isOver ? new Error("the server does not answer in time") : error;
   }
   if (answer.ok) return answer;
   const message = await messageOf(answer);
-  const isRefusal = answer.status >= 400 && answer.status < 500 && ![408, 410, 429].includes(answer.status);
+  const isClientError = answer.status >= 400 && answer.status < 500;
+  const isRefusal = isClientError && ![408, 410, 429].includes(answer.status);
   if (isRefusal) throw new Refused(answer.status, message);
   throw answer.status === 410 ? new Expired(message) : new Error(message);
 }
 
 /**
  * @param {Response} answer
- * @returns {Promise<string>} what a Status says, else the code
+ * @returns {Promise<string>} the message of the Status, or the HTTP status
  */
 async function messageOf(answer) {
   const text = await answer.text();
   try {
-    return String(JSON.parse(text).message || `the server answers ${answer.status}`);
+    return String(JSON.parse(text).message || `the server returned HTTP status ${answer.status}`);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    return `the server answers ${answer.status}`;
+    return `the server returned HTTP status ${answer.status}`;
   }
 }
 
-/** Ends a request with a signal from outside, or when the time that was set last is over. */
+/** Aborts a request with an outer signal, or after the time limit that was set last. */
 class Limit {
   #controller = new AbortController();
   #timer = 0;
@@ -194,17 +205,17 @@ class Limit {
     }, milliseconds);
   }
 
-  /** Ends the request too, if it goes on. */
+  /** Stops the timer, and aborts the request if it is still running. */
   end() {
     clearTimeout(this.#timer);
-    this.#controller.abort(new Error("the request is not needed any more"));
+    this.#controller.abort(new Error("the request is no longer needed"));
   }
 }
 
 /**
  * @param {number} milliseconds
  * @param {AbortSignal} signal
- * @returns {Promise<void>} resolves when the time is over or the signal aborted
+ * @returns {Promise<void>} resolves after the time, or when the signal is aborted
  */
 function pause(milliseconds, signal) {
   return new Promise((resolve) => {

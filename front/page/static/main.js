@@ -1,4 +1,4 @@
-/** The page: follows the collections, and shows what is known of them. */
+/** The page: follows the collections and shows their objects. */
 
 import { clusterCard, deploymentCard, serviceCard } from "./cards.js";
 import { announcement, statesByName } from "./changes.js";
@@ -16,7 +16,8 @@ const TOKEN = "modelplane-token";
 const NAMESPACE = "modelplane-namespace";
 const DRAW_MS = 100;
 const ANNOUNCE_MS = 2_000;
-// Browsers hold six connections to a server at most, and a watch is one: a hidden tab leaves them to others.
+// Browsers allow six connections per server, and each watch takes one. A hidden tab closes its
+// watches to leave connections for other tabs.
 const HIDDEN_MS = 5_000;
 
 const COLLECTIONS = [
@@ -24,7 +25,11 @@ const COLLECTIONS = [
   { plural: "modeldeployments", namespaced: true },
   { plural: "modelreplicas", namespaced: true },
   { plural: "modelservices", namespaced: true },
-].map((each) => ({ ...each, known: /** @type {Known | null} */ (null), following: /** @type {Following} */ ({ sort: "connecting" }) }));
+].map((each) => ({
+  ...each,
+  known: /** @type {Known | null} */ (null),
+  following: /** @type {Following} */ ({ sort: "connecting" }),
+}));
 const [CLUSTERS, DEPLOYMENTS, REPLICAS, SERVICES] = COLLECTIONS;
 
 let settings = { temporalUi: "", temporalNamespace: "" };
@@ -33,11 +38,11 @@ let namespace = sessionStorage.getItem(NAMESPACE) ?? "";
 let running = new AbortController();
 let drawing = 0;
 let hiding = 0;
-/** @type {{sort: string, text: string} | null} what is said in place of the connection */
+/** @type {{sort: string, text: string} | null} replaces the text about the connection */
 let badToken = null;
 /** @type {Map<string, string> | null} */
 let toldBefore = null;
-/** What each card shows, so that only those that differ are made anew. */
+/** The content of each card, so that only changed cards are rendered again. */
 const shownBefore = new WeakMap();
 
 /**
@@ -63,7 +68,8 @@ function start() {
   void readSettings(signal);
   for (const collection of COLLECTIONS) {
     collection.following = { sort: "connecting" };
-    const where = collection.namespaced && namespace ? `/namespaces/${encodeURIComponent(namespace)}` : "";
+    const isLimited = collection.namespaced && namespace;
+    const where = isLimited ? `/namespaces/${encodeURIComponent(namespace)}` : "";
     const order = {
       path: `${API}${where}/${collection.plural}`,
       token,
@@ -88,13 +94,27 @@ function start() {
 async function readSettings(signal) {
   const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
   try {
-    const answer = await fetch("/ui/settings.json", { headers, signal, cache: "no-store", credentials: "omit" });
+    const answer = await fetch("/ui/settings.json", {
+      headers,
+      signal,
+      cache: "no-store",
+      credentials: "omit",
+    });
     if (answer.ok) settings = await answer.json();
     drawSoon();
   } catch (error) {
-    // Without them there are no links; why the server does not answer is said where objects are read.
-    if (!signal.aborted) console.info("the settings of the page cannot be read", error);
+    // Without the settings, there are no links to the Temporal UI. If the server does not
+    // answer, the text about the connection contains the reason.
+    if (!signal.aborted) console.info("cannot load the settings of the page", error);
   }
+}
+
+/**
+ * @param {typeof CLUSTERS} collection
+ * @returns {Known["objects"]}
+ */
+function objects(collection) {
+  return collection.known?.objects ?? new Map();
 }
 
 function drawSoon() {
@@ -109,18 +129,23 @@ function draw() {
   );
   const connection = byId("connection");
   connection.className = line.sort;
-  // Said only when it changes: screen readers read it out.
+  // Set it only when it changes, because screen readers announce it.
   if (connection.textContent !== line.text) connection.textContent = line.text;
-  const objects = (/** @type {typeof CLUSTERS} */ collection) => collection.known?.objects ?? new Map();
   const shown = {
     clusters: clustersShown(objects(CLUSTERS), objects(REPLICAS), settings),
     deployments: deploymentsShown(objects(DEPLOYMENTS), objects(REPLICAS), settings),
     services: servicesShown(objects(SERVICES), settings),
   };
-  section("clusters", shown.clusters, clusterCard, [CLUSTERS], "No cluster.");
-  section("deployments", shown.deployments, deploymentCard, [DEPLOYMENTS, REPLICAS], "No deployment.");
-  section("services", shown.services, serviceCard, [SERVICES], "No service.");
-  // What was there at first is news to nobody.
+  section("clusters", shown.clusters, clusterCard, [CLUSTERS], "No clusters.");
+  section(
+    "deployments",
+    shown.deployments,
+    deploymentCard,
+    [DEPLOYMENTS, REPLICAS],
+    "No deployments.",
+  );
+  section("services", shown.services, serviceCard, [SERVICES], "No services.");
+  // The first objects are not announced as changes.
   if (toldBefore === null) announce();
 }
 
@@ -129,8 +154,8 @@ function draw() {
  * @param {string} id
  * @param {T[]} shown
  * @param {(shown: T) => HTMLElement} make
- * @param {typeof COLLECTIONS} collections what it is made of
- * @param {string} none what is said if there is nothing
+ * @param {typeof COLLECTIONS} collections the source of the content
+ * @param {string} none the text of an empty section
  */
 function section(id, shown, make, collections, none) {
   const parent = byId(id);
@@ -144,14 +169,17 @@ function section(id, shown, make, collections, none) {
     shownBefore.set(before ?? made, text);
     return made;
   });
-  const refusals = collections.map((each) => refusalText(each.following, { namespaced: each.namespaced, namespace })).filter(Boolean);
-  const isRead = collections.every((each) => each.known !== null);
-  const texts = shown.length === 0 && refusals.length === 0 ? [isRead ? none : "Not read yet."] : refusals;
+  const texts = collections
+    .map((each) => refusalText(each.following, { namespaced: each.namespaced, namespace }))
+    .filter(Boolean);
+  if (shown.length === 0 && texts.length === 0) {
+    const isRead = collections.every((each) => each.known !== null);
+    texts.push(isRead ? none : "Not loaded yet.");
+  }
   showChildren(parent, [...texts.map((text) => element("p", { class: "facts" }, text)), ...cards]);
 }
 
 function announce() {
-  const objects = (/** @type {typeof CLUSTERS} */ collection) => collection.known?.objects ?? new Map();
   if (COLLECTIONS.some((each) => each.known === null && each.following.sort !== "refused")) return;
   const now = new Map([
     ...statesByName("Cluster", clustersShown(objects(CLUSTERS), new Map(), settings)),
@@ -163,15 +191,19 @@ function announce() {
   if (text) byId("news").textContent = text;
 }
 
-/** Begins anew with what the form says. */
+/** Connects again with the token and namespace in the form. */
 function connect() {
   const wanted = input("token").value.trim();
   const isToken = /^[\x21-\x7e]*$/.test(wanted);
-  badToken = isToken ? null : { sort: "problem", text: "This is no token: it has spaces, or letters that no token has." };
   if (!isToken) {
+    badToken = {
+      sort: "problem",
+      text: "This is not a valid token: tokens have no spaces and only ASCII characters.",
+    };
     drawSoon();
     return;
   }
+  badToken = null;
   token = wanted;
   namespace = input("namespace").value.trim();
   sessionStorage.setItem(TOKEN, token);

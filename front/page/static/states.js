@@ -1,13 +1,13 @@
 /**
- * In which state an object is, in words.
+ * Describes the state of an object in words.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {"ready" | "waiting" | "failed" | "deleting"} Sort
- * @typedef {{sort: Sort, word: string, why: string}} State `why`: what it waits for, empty if for nothing
+ * @typedef {{sort: Sort, word: string, why: string}} State `why`: the reason if it is not Ready
  * @typedef {{type: string, status: string, reason: string, message: string}} Condition
  */
 
-// Conditions that say something while they are true. All others do while they are not.
+// These conditions report a problem when they are true, all others when they are not true.
 const TOLD_WHILE_TRUE = ["Deleting", "SchedulingDisabled"];
 
 /**
@@ -41,7 +41,7 @@ function reasonAndMessage(condition) {
 }
 
 /**
- * Gives what the conditions beside Ready say of an object that is not as it should be.
+ * Returns the problems that conditions other than Ready report.
  *
  * @param {Tree} tree
  * @returns {{type: string, text: string}[]}
@@ -49,7 +49,8 @@ function reasonAndMessage(condition) {
 export function notes(tree) {
   const ready = conditions(tree).find((each) => each.type === "Ready");
   return conditions(tree)
-    .filter((each) => each.type !== "Ready" && (each.status === "True") === TOLD_WHILE_TRUE.includes(each.type))
+    .filter((each) => each.type !== "Ready")
+    .filter((each) => (each.status === "True") === TOLD_WHILE_TRUE.includes(each.type))
     .filter((each) => each.message !== ready?.message || each.reason !== ready?.reason)
     .map((each) => ({ type: each.type, text: reasonAndMessage(each) || `is ${each.status}` }));
 }
@@ -59,11 +60,13 @@ export function notes(tree) {
  * @returns {string} the name with the namespace, if it has one
  */
 export function fullName(tree) {
-  return tree.metadata.namespace ? `${tree.metadata.namespace}/${tree.metadata.name}` : tree.metadata.name;
+  const { name, namespace } = tree.metadata;
+  return namespace ? `${namespace}/${name}` : name;
 }
 
 /**
- * Gives the address of an object's workflow in the Temporal UI; empty if the address of the UI is not set, or none of the web.
+ * Returns the address of an object's workflow in the Temporal UI. It is empty if the UI's
+ * address is not set, or is not an http address.
  *
  * @param {{temporalUi: string, temporalNamespace: string}} settings
  * @param {string} kind
@@ -72,6 +75,8 @@ export function fullName(tree) {
  */
 export function workflowLink(settings, kind, tree) {
   if (!/^https?:\/\//i.test(settings.temporalUi)) return "";
+  const ui = settings.temporalUi.replace(/\/+$/, "");
+  const namespace = encodeURIComponent(settings.temporalNamespace);
   const id = encodeURIComponent(`${kind.toLowerCase()}/${fullName(tree)}`);
-  return `${settings.temporalUi.replace(/\/+$/, "")}/namespaces/${encodeURIComponent(settings.temporalNamespace)}/workflows/${id}`;
+  return `${ui}/namespaces/${namespace}/workflows/${id}`;
 }

@@ -1,21 +1,23 @@
 /**
- * What a list and a watch of the Kubernetes API tell, kept as a map of objects. Nothing here waits or calls out.
+ * Turns the responses of lists and watches into a map of objects. This module does no I/O.
  *
- * @typedef {{name: string, namespace?: string, uid?: string, resourceVersion?: string, deletionTimestamp?: string}} Metadata
- * @typedef {{kind?: string, metadata: Metadata, spec?: any, status?: any}} Tree an object as the API gives it
+ * @typedef {{name: string, namespace?: string, uid?: string, resourceVersion?: string,
+ *   deletionTimestamp?: string}} Metadata
+ * @typedef {{kind?: string, metadata: Metadata, spec?: any, status?: any}} Tree an API object
  * @typedef {{type: string, object: any}} WatchEvent
- * @typedef {{objects: Map<string, Tree>, version: string}} Known the objects of a collection, and the version from which a watch goes on
+ * @typedef {{objects: Map<string, Tree>, version: string}} Known the objects of a collection,
+ *   and the version from which a watch continues
  */
 
-/** The list has to be read again: what changed since the version is not known any more. */
+/** The version is too old for a watch, so the collection must be listed again. */
 export class Expired extends Error {}
 
-/** A watch has ended with an error of the server. */
+/** A watch ended with an error from the server. */
 export class WatchFailed extends Error {}
 
 /**
  * @param {Metadata} metadata
- * @returns {string} what tells an object from all others of its kind
+ * @returns {string} the key of an object within its kind
  */
 export function keyOf(metadata) {
   return `${metadata.namespace ?? ""}/${metadata.name}`;
@@ -33,7 +35,8 @@ export function fromList(list) {
 }
 
 /**
- * Gives what is known after an event; the map of before is not changed. Throws `Expired`, `WatchFailed`.
+ * Returns the objects after an event. The given map is not modified. Throws `Expired` and
+ * `WatchFailed`.
  *
  * @param {Known} known
  * @param {WatchEvent} event
@@ -53,13 +56,13 @@ export function afterEvent(known, event) {
   return { objects, version };
 }
 
-/** Cuts a stream of text into lines; what follows the last line break waits for more. */
+/** Splits a stream of text into lines, and keeps an incomplete line for the next call. */
 export class Lines {
   #rest = "";
 
   /**
    * @param {string} text
-   * @returns {string[]} the lines that are complete now
+   * @returns {string[]} the complete lines
    */
   add(text) {
     const lines = (this.#rest + text).split("\n");

@@ -1,16 +1,19 @@
 /**
- * What the page shows of deployments, their replicas, and services.
+ * The content of the cards of deployments with their replicas, and of services.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {import("./states.js").State} State
  * @typedef {{temporalUi: string, temporalNamespace: string}} Settings
  * @typedef {{label: string, done: number, total: number, text: string}} Progress
- * @typedef {{name: string, link: string, cluster: string, state: State, detail: string[], teardown: Progress | null}} Replica
- * @typedef {{key: string, name: string, link: string, state: State, notes: {type: string, text: string}[], counts: string,
- *   rollout: Progress | null, replicas: Replica[]}} Deployment
+ * @typedef {{name: string, link: string, cluster: string, state: State, detail: string[],
+ *   teardown: Progress | null}} Replica
+ * @typedef {{key: string, name: string, link: string, state: State,
+ *   notes: {type: string, text: string}[], counts: string, rollout: Progress | null,
+ *   replicas: Replica[]}} Deployment
  * @typedef {{name: string, text: string}} Endpoint
- * @typedef {{key: string, name: string, link: string, state: State, notes: {type: string, text: string}[], address: string,
- *   entries: string[], endpoints: Endpoint[]}} Service
+ * @typedef {{key: string, name: string, link: string, state: State,
+ *   notes: {type: string, text: string}[], address: string, entries: string[],
+ *   endpoints: Endpoint[]}} Service
  */
 
 import { byName } from "./clusters.js";
@@ -22,7 +25,7 @@ const DEPLOYMENT_LABEL = "modelplane.ai/deployment";
  * @param {Map<string, Tree>} deployments
  * @param {Map<string, Tree>} replicas
  * @param {Settings} settings
- * @returns {Deployment[]} by name; replicas without a deployment are in one that says so
+ * @returns {Deployment[]} by name, then placeholders for replicas whose deployment is unknown
  */
 export function deploymentsShown(deployments, replicas, settings) {
   /** @type {Map<string, Tree[]>} */
@@ -31,10 +34,13 @@ export function deploymentsShown(deployments, replicas, settings) {
     const owner = ownerOf(replica);
     owned.set(owner, [...(owned.get(owner) ?? []), replica]);
   }
-  const shown = [...deployments.values()].sort(byName).map((tree) => deploymentShown(tree, owned.get(fullName(tree)) ?? [], settings));
+  const ownedBy = (/** @type {string} */ name) => owned.get(name) ?? [];
+  const shown = [...deployments.values()]
+    .sort(byName)
+    .map((tree) => deploymentShown(tree, ownedBy(fullName(tree)), settings));
   const known = new Set(shown.map((each) => each.name));
   const others = [...owned.keys()].filter((owner) => !known.has(owner)).sort();
-  return [...shown, ...others.map((owner) => withoutDeployment(owner, owned.get(owner) ?? [], settings))];
+  return [...shown, ...others.map((owner) => withoutDeployment(owner, ownedBy(owner), settings))];
 }
 
 /**
@@ -54,14 +60,14 @@ function ownerOf(replica) {
  * @returns {Deployment}
  */
 function deploymentShown(tree, replicas, settings) {
-  const counts = tree.status?.replicas ?? {};
+  const { ready = 0, total = 0 } = tree.status?.replicas ?? {};
   return {
     key: fullName(tree),
     name: fullName(tree),
     link: workflowLink(settings, "ModelDeployment", tree),
     state: stateOf(tree),
     notes: notes(tree),
-    counts: `${counts.ready ?? 0} of ${tree.spec?.replicas ?? 0} replicas Ready, ${counts.total ?? 0} placed`,
+    counts: `${ready} of ${tree.spec?.replicas ?? 0} replicas Ready, ${total} placed`,
     rollout: rolloutOf(tree.status?.rollout),
     replicas: replicas.map((replica) => replicaShown(replica, settings)),
   };
@@ -78,7 +84,11 @@ function withoutDeployment(owner, replicas, settings) {
     key: `without ${owner}`,
     name: owner,
     link: "",
-    state: { sort: "waiting", word: "Not shown", why: "its replicas are there, the deployment itself was not read" },
+    state: {
+      sort: "waiting",
+      word: "Not shown",
+      why: "its replicas are known, but the deployment itself was not read",
+    },
     notes: [],
     counts: `${replicas.length} placed`,
     rollout: null,
@@ -88,16 +98,25 @@ function withoutDeployment(owner, replicas, settings) {
 
 /**
  * @param {any} rollout
- * @returns {Progress | null} while there is something to do
+ * @returns {Progress | null} null if the rollout is complete
  */
 function rolloutOf(rollout) {
   if (!rollout || !(rollout.total > 0)) return null;
   const done = rollout.updatedReady ?? 0;
   const waits = (rollout.pending ?? []).join(", ");
   if (done >= rollout.total && !rollout.paused && !waits) return null;
-  const text = `${rollout.updated ?? 0} of ${rollout.total} replicas have the newest template, ${done} of them are Ready`;
-  const more = [rollout.paused ? "paused" : "", waits ? `waits for a restart: ${waits}` : ""].filter(Boolean);
-  return { label: "Rollout", done: Math.min(done, rollout.total), total: rollout.total, text: [text, ...more].join("; ") };
+  const updated = `${rollout.updated ?? 0} of ${rollout.total}`;
+  const parts = [
+    `${updated} replicas have the newest template, ${done} of them are Ready`,
+    rollout.paused ? "paused" : "",
+    waits ? `waits for a restart: ${waits}` : "",
+  ];
+  return {
+    label: "Rollout",
+    done: Math.min(done, rollout.total),
+    total: rollout.total,
+    text: parts.filter(Boolean).join("; "),
+  };
 }
 
 /**
@@ -109,7 +128,9 @@ function replicaShown(tree, settings) {
   const engines = tree.status?.engines ?? [];
   const detail = [
     ...notes(tree).map((note) => `${note.type}: ${note.text}`),
-    ...engines.filter((/** @type {any} */ engine) => engine.message).map((/** @type {any} */ engine) => `engine ${engine.name}: ${engine.message}`),
+    ...engines
+      .filter((/** @type {any} */ engine) => engine.message)
+      .map((/** @type {any} */ engine) => `engine ${engine.name}: ${engine.message}`),
   ];
   const url = tree.status?.routing?.url;
   return {
@@ -131,14 +152,22 @@ function teardownOf(teardown) {
   const steps = teardown.steps ?? [];
   const at = steps.findIndex((/** @type {any} */ step) => step.number === teardown.step);
   const current = steps[at];
-  const waits = (teardown.waitingFor ?? []).map((/** @type {any} */ each) => (each.why ? `${each.object} (${each.why})` : each.object));
+  const waits = (teardown.waitingFor ?? []).map((/** @type {any} */ each) =>
+    each.why ? `${each.object} (${each.why})` : each.object,
+  );
+  const title = current?.title || current?.state;
   const parts = [
-    current ? `step ${at + 1} of ${steps.length}: ${current.title || current.state}` : `step ${teardown.step}`,
+    current ? `step ${at + 1} of ${steps.length}: ${title}` : `step ${teardown.step}`,
     teardown.since ? `since ${teardown.since}` : "",
     waits.length > 0 ? `waits for ${waits.join(", ")}` : "",
     teardown.problem ? `problem: ${teardown.problem}` : "",
   ];
-  return { label: "Teardown", done: Math.max(at, 0), total: Math.max(steps.length, 1), text: parts.filter(Boolean).join("; ") };
+  return {
+    label: "Teardown",
+    done: Math.max(at, 0),
+    total: Math.max(steps.length, 1),
+    text: parts.filter(Boolean).join("; "),
+  };
 }
 
 /**
@@ -157,7 +186,9 @@ export function servicesShown(services, settings) {
     entries: (tree.status?.entries ?? []).map(entryText),
     endpoints: (tree.status?.endpoints ?? []).map((/** @type {any} */ each) => ({
       name: each.name,
-      text: [each.cluster && `on ${each.cluster}`, `weight ${each.weight ?? 1}`, each.url].filter(Boolean).join(", "),
+      text: [each.cluster && `on ${each.cluster}`, `weight ${each.weight ?? 1}`, each.url]
+        .filter(Boolean)
+        .join(", "),
     })),
   }));
 }
@@ -167,6 +198,8 @@ export function servicesShown(services, settings) {
  * @returns {string}
  */
 function entryText(entry) {
-  const counts = `weight ${entry.weight ?? 1}, priority ${entry.priority ?? 0}: ${entry.routed ?? 0} routed, ${entry.ready ?? 0} of ${entry.matched ?? 0} Ready`;
-  return `${entry.name} (${counts}${entry.standby ? ", standby" : ""})`;
+  const { weight = 1, priority = 0, routed = 0, ready = 0, matched = 0 } = entry;
+  const counts = `${routed} routed, ${ready} of ${matched} Ready`;
+  const standby = entry.standby ? ", standby" : "";
+  return `${entry.name} (weight ${weight}, priority ${priority}: ${counts}${standby})`;
 }

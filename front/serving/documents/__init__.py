@@ -1,1 +1,1 @@
-"""What the front says of itself, the same for everybody: which kinds it serves, and their schemas."""
+"""Documents that are the same for every user: discovery and OpenAPI schemas."""

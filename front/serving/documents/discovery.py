@@ -1,5 +1,6 @@
-"""Discovery: which groups, versions and resources there are, in the form of old clients and in the aggregated one."""
+"""Discovery of groups, versions and resources, in the aggregated and the old form."""
 
+from itertools import chain
 from typing import Any
 
 from api_types.resources.kinds import SERVED, KindInfo
@@ -9,45 +10,76 @@ from front.serving.requests import GROUP_VERSIONS, SCALE, STATUS, subresources, 
 Json = dict[str, Any]
 
 AGGREGATED = "apidiscovery.k8s.io"
-AUTHENTICATION_GROUP, ACCESS_GROUP, REVIEW_VERSION = "authentication.k8s.io", "authorization.k8s.io", "v1"
+AUTHENTICATION_GROUP, ACCESS_GROUP, REVIEW_VERSION = (
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "v1",
+)
 REVIEWS = {
     AUTHENTICATION_GROUP: {"selfsubjectreviews": "SelfSubjectReview"},
-    ACCESS_GROUP: {"selfsubjectaccessreviews": "SelfSubjectAccessReview", "selfsubjectrulesreviews": "SelfSubjectRulesReview"},
+    ACCESS_GROUP: {
+        "selfsubjectaccessreviews": "SelfSubjectAccessReview",
+        "selfsubjectrulesreviews": "SelfSubjectRulesReview",
+    },
 }
-"""What users may ask about themselves: the resources of each group, with their kinds."""
+"""The kinds of reviews that users create about themselves, by group and resource."""
 _SCALE_KIND = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 _READ = ["get"]
 
 
 def groups() -> Json:
-    """Give `/apis` in the old form."""
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group(name) for name in _groups()]}
+    """Return `/apis` in the old form."""
+    return {
+        "kind": "APIGroupList",
+        "apiVersion": "v1",
+        "groups": [group(name) for name in _groups()],
+    }
 
 
 def group(name: str) -> Json:
-    """Give `/apis/GROUP`."""
-    versions = [{"groupVersion": f"{name}/{version}", "version": version} for version in _versions(name)]
-    return {"kind": "APIGroup", "apiVersion": "v1", "name": name, "versions": versions, "preferredVersion": versions[0]}
+    """Return `/apis/GROUP`."""
+    versions = [
+        {"groupVersion": f"{name}/{version}", "version": version}
+        for version in _versions(name)
+    ]
+    return {
+        "kind": "APIGroup",
+        "apiVersion": "v1",
+        "name": name,
+        "versions": versions,
+        "preferredVersion": versions[0],
+    }
 
 
 def resources(name: str, version: str) -> Json:
-    """Give `/apis/GROUP/VERSION`."""
-    listed = _reviews(name) if name in REVIEWS else [entry for info in _kinds(name, version) for entry in _entries(info)]
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{name}/{version}", "resources": listed}
+    """Return `/apis/GROUP/VERSION`."""
+    if name in REVIEWS:
+        listed = _reviews(name)
+    else:
+        listed = list(chain.from_iterable(map(_entries, _kinds(name, version))))
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{name}/{version}",
+        "resources": listed,
+    }
 
 
 def has(name: str, version: str = "") -> bool:
-    """Whether there is such a group, and version of it."""
+    """Return whether a group, and a version of it, is served."""
     return name in _groups() and (not version or version in _versions(name))
 
 
 def core() -> Json:
-    """Give `/api`: nothing of the core group is served."""
+    """Return `/api`, which is empty: no resource of the core group is served."""
     return {"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []}
 
 
 def aggregated_version(accept: str) -> str:
-    """Give the version of aggregated discovery that a client wants; empty for one that wants the old form."""
+    """Return the version of aggregated discovery that a client wants.
+
+    An empty string means the old form.
+    """
     for entry in accepted(accept):
         for version in ("v2", "v2beta1"):
             if entry.is_a("APIGroupDiscoveryList", AGGREGATED, version):
@@ -58,9 +90,14 @@ def aggregated_version(accept: str) -> str:
 
 
 def aggregated(version: str, *, core_group: bool = False) -> Json:
-    """Give everything at once, as `/apis` and `/api` do for clients of today."""
+    """Return `/apis` or `/api` in the aggregated form."""
     items = [] if core_group else [_aggregated_group(name) for name in _groups()]
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": f"{AGGREGATED}/{version}", "metadata": {}, "items": items}
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"{AGGREGATED}/{version}",
+        "metadata": {},
+        "items": items,
+    }
 
 
 def _groups() -> list[str]:
@@ -68,7 +105,9 @@ def _groups() -> list[str]:
 
 
 def _versions(name: str) -> list[str]:
-    return [REVIEW_VERSION] if name in REVIEWS else [version for group, version in GROUP_VERSIONS if group == name]
+    if name in REVIEWS:
+        return [REVIEW_VERSION]
+    return [version for group, version in GROUP_VERSIONS if group == name]
 
 
 def _kinds(name: str, version: str) -> list[KindInfo]:
@@ -90,24 +129,43 @@ def _entries(info: KindInfo) -> list[Json]:
     if STATUS in subresources(info):
         entries.append(_subresource(info, STATUS, {"kind": info.kind}, _READ))
     if SCALE in subresources(info):
-        entries.append(_subresource(info, SCALE, _SCALE_KIND, ["get", "patch", "update"]))
+        entries.append(
+            _subresource(info, SCALE, _SCALE_KIND, ["get", "patch", "update"])
+        )
     return entries
 
 
 def _subresource(info: KindInfo, name: str, kind: Json, allowed: list[str]) -> Json:
-    return {"name": f"{info.plural}/{name}", "singularName": "", "namespaced": info.namespaced, **kind, "verbs": allowed}
+    return {
+        "name": f"{info.plural}/{name}",
+        "singularName": "",
+        "namespaced": info.namespaced,
+        **kind,
+        "verbs": allowed,
+    }
 
 
 def _reviews(name: str) -> list[Json]:
     return [
-        {"name": plural, "singularName": "", "namespaced": False, "kind": kind, "verbs": ["create"]}
+        {
+            "name": plural,
+            "singularName": "",
+            "namespaced": False,
+            "kind": kind,
+            "verbs": ["create"],
+        }
         for plural, kind in REVIEWS[name].items()
     ]
 
 
 def _aggregated_group(name: str) -> Json:
     versions = [
-        {"version": version, "resources": _aggregated_resources(name, version), "freshness": "Current"} for version in _versions(name)
+        {
+            "version": version,
+            "resources": _aggregated_resources(name, version),
+            "freshness": "Current",
+        }
+        for version in _versions(name)
     ]
     return {"metadata": {"name": name}, "versions": versions}
 
@@ -116,9 +174,17 @@ def _aggregated_resources(name: str, version: str) -> list[Json]:
     whole: dict[str, Json] = {}
     for entry in resources(name, version)["resources"]:
         plural, _, subresource = entry["name"].partition("/")
-        kind = {"group": entry.get("group", name), "version": entry.get("version", version), "kind": entry["kind"]}
+        kind = {
+            "group": entry.get("group", name),
+            "version": entry.get("version", version),
+            "kind": entry["kind"],
+        }
         if subresource:
-            below = {"subresource": subresource, "responseKind": kind, "verbs": entry["verbs"]}
+            below = {
+                "subresource": subresource,
+                "responseKind": kind,
+                "verbs": entry["verbs"],
+            }
             whole[plural].setdefault("subresources", []).append(below)
             continue
         whole[plural] = {

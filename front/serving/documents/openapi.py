@@ -1,4 +1,4 @@
-"""OpenAPI v3 of the served kinds, from their models: what `kubectl explain` and the validation of clients read."""
+"""OpenAPI v3 of the served kinds, for `kubectl explain` and client-side validation."""
 
 import hashlib
 import json
@@ -12,12 +12,22 @@ from front.serving.requests import GROUP_VERSIONS, SCALE, subresources, verbs
 
 Json = dict[str, Any]
 
-# Of JSON Schema, and not of OpenAPI 3.0.
-_FOREIGN = frozenset({"$schema", "title", "examples", "propertyNames", "patternProperties", "contentMediaType"})
+# Keywords of JSON Schema that OpenAPI 3.0 lacks.
+_FOREIGN = frozenset(
+    {
+        "$schema",
+        "title",
+        "examples",
+        "propertyNames",
+        "patternProperties",
+        "contentMediaType",
+    }
+)
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _METADATA = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _WRITING = ("post", "put", "patch")
-# By the second, clients know that this server finds unknown fields itself, so they need not.
+# The parameter fieldValidation tells clients that this server finds unknown fields, so
+# that they need not.
 _PARAMETERS: list[Json] = [
     {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
     for name in ("dryRun", "fieldValidation", "fieldManager")
@@ -27,9 +37,16 @@ _METHODS = {"get": "get", "update": "put", "patch": "patch", "delete": "delete"}
 
 @cache
 def index() -> Json:
-    """Give `/openapi/v3`: where the document of each group and version is, with its hash."""
-    paths = {f"apis/{group}/{version}": _address(group, version) for group, version in GROUP_VERSIONS}
-    return {"paths": {path: {"serverRelativeURL": address} for path, address in paths.items()}}
+    """Return `/openapi/v3`: the address and hash of each group version's document."""
+    paths = {
+        f"apis/{group}/{version}": _address(group, version)
+        for group, version in GROUP_VERSIONS
+    }
+    return {
+        "paths": {
+            path: {"serverRelativeURL": address} for path, address in paths.items()
+        }
+    }
 
 
 def _address(group: str, version: str) -> str:
@@ -38,20 +55,28 @@ def _address(group: str, version: str) -> str:
 
 @cache
 def digest(group: str, version: str) -> str:
-    """Give the hash of a document, which changes with it."""
-    return hashlib.sha256(json.dumps(document(group, version), sort_keys=True).encode()).hexdigest()[:32].upper()
+    """Return the hash of a document."""
+    text = json.dumps(document(group, version), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32].upper()
 
 
 @cache
 def document(group: str, version: str) -> Json:
-    """Give the document of a group and version."""
+    """Return the document of a group and version."""
     kinds = [info for info in SERVED if (info.group, info.version) == (group, version)]
     schemas: Json = {_name(info): _schema(info) for info in kinds}
-    schemas[_METADATA] = {"type": "object", "description": "ObjectMeta is metadata that all objects have.", "properties": _metadata()}
+    schemas[_METADATA] = {
+        "type": "object",
+        "description": "ObjectMeta is the metadata that all objects have.",
+        "properties": _metadata(),
+    }
+    paths: Json = {}
+    for info in kinds:
+        paths |= _paths(info)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Modelplane", "version": version},
-        "paths": {path: methods for info in kinds for path, methods in _paths(info).items()},
+        "paths": paths,
         "components": {"schemas": schemas},
     }
 
@@ -62,7 +87,10 @@ def _name(info: KindInfo) -> str:
 
 def _schema(info: KindInfo) -> Json:
     schema: Json = _converted(json_schema(info.kind))
-    schema["properties"]["metadata"] = {"allOf": [{"$ref": f"#/components/schemas/{_METADATA}"}], "default": {}}
+    schema["properties"]["metadata"] = {
+        "allOf": [{"$ref": f"#/components/schemas/{_METADATA}"}],
+        "default": {},
+    }
     schema["x-kubernetes-group-version-kind"] = [_kind(info)]
     return schema
 
@@ -88,7 +116,15 @@ def _converted(node: Any) -> Any:
 def _metadata() -> Json:
     text = {"type": "string"}
     texts = {"type": "object", "additionalProperties": text}
-    plain = ("name", "generateName", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+    plain = (
+        "name",
+        "generateName",
+        "namespace",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+    )
     plain_objects = {"type": "array", "items": {"type": "object"}}
     return {
         **dict.fromkeys(plain, text),
@@ -107,28 +143,42 @@ def _paths(info: KindInfo) -> Json:
     base = f"/apis/{info.group}/{info.version}"
     scope = f"{base}/namespaces/{{namespace}}" if info.namespaced else base
     allowed = verbs(info)
-    on_all = {"get": "list"} | ({"post": "post", "delete": "deletecollection"} if "create" in allowed else {})
-    on_one = f"{scope}/{info.plural}/{{name}}"
+    on_all = {"get": "list"}
+    if "create" in allowed:
+        on_all |= {"post": "post", "delete": "deletecollection"}
     found: Json = {f"{scope}/{info.plural}": _methods(info, scope, on_all)}
-    found[on_one] = _methods(info, on_one, {_METHODS[verb]: _METHODS[verb] for verb in allowed if verb in _METHODS})
+    path = f"{scope}/{info.plural}/{{name}}"
+    on_one = {_METHODS[verb]: _METHODS[verb] for verb in allowed if verb in _METHODS}
+    found[path] = _methods(info, path, on_one)
     for subresource in filter(None, subresources(info)):
-        path = f"{scope}/{info.plural}/{{name}}/{subresource}"
-        found[path] = _methods(info, path, {"get": "get"} | ({"put": "put", "patch": "patch"} if subresource == SCALE else {}))
+        on_subresource = {"get": "get"}
+        if subresource == SCALE:
+            on_subresource |= {"put": "put", "patch": "patch"}
+        below = f"{path}/{subresource}"
+        found[below] = _methods(info, below, on_subresource)
     if info.namespaced:
         found[f"{base}/{info.plural}"] = _methods(info, base, {"get": "list"})
     return found
 
 
 def _methods(info: KindInfo, path: str, methods: dict[str, str]) -> Json:
-    schema, scale = {"$ref": f"#/components/schemas/{_name(info)}"}, path.endswith(f"/{SCALE}")
-    answer = {"200": {"description": "OK", "content": {"application/json": {"schema": schema}}}}
-    return {
-        method: {
+    schema = {"$ref": f"#/components/schemas/{_name(info)}"}
+    is_scale = path.endswith(f"/{SCALE}")
+    answer = {
+        "200": {
+            "description": "OK",
+            "content": {"application/json": {"schema": schema}},
+        }
+    }
+    kind = operations.SCALE_KIND if is_scale else _kind(info)
+    found: Json = {}
+    for method, action in methods.items():
+        in_query = _PARAMETERS if method in _WRITING else operations.in_query(action)
+        found[method] = {
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": operations.SCALE_KIND if scale else _kind(info),
-            "parameters": [*operations.in_path(path), *(_PARAMETERS if method in _WRITING else operations.in_query(action))],
-            **operations.body(action, schema, scale=scale),
+            "x-kubernetes-group-version-kind": kind,
+            "parameters": [*operations.in_path(path), *in_query],
+            **operations.body(action, schema, scale=is_scale),
             "responses": answer,
         }
-        for method, action in methods.items()
-    }
+    return found

@@ -1,4 +1,4 @@
-"""What the operations of OpenAPI v3 say of requests: parameters of paths and queries, and bodies with their media types."""
+"""Parameters and request bodies of OpenAPI v3 operations."""
 
 from typing import Any
 
@@ -20,10 +20,13 @@ _WATCH = {
     "allowWatchBookmarks": {"type": "boolean"},
     "sendInitialEvents": {"type": "boolean"},
 }
-_DELETE = {"dryRun": {"type": "string", "enum": ["All"]}, "propagationPolicy": {"type": "string", "enum": ["Foreground", "Background"]}}
+_DELETE = {
+    "dryRun": {"type": "string", "enum": ["All"]},
+    "propagationPolicy": {"type": "string", "enum": ["Foreground", "Background"]},
+}
 _QUERIES = {
     "list": {**_LIST, **_WATCH},
-    # Not of Kubernetes: why an object is changed, for kinds that record it.
+    # Not in Kubernetes: the reason for a change, for kinds that record it.
     "put": {"reason": _TEXT},
     "patch": {"force": {"type": "boolean"}},
     "delete": _DELETE,
@@ -34,14 +37,20 @@ _OPTIONS: Json = {
     "properties": {
         "dryRun": {"type": "array", "items": _TEXT},
         "propagationPolicy": _DELETE["propagationPolicy"],
-        "preconditions": {"type": "object", "properties": {"uid": _TEXT, "resourceVersion": _TEXT}},
+        "preconditions": {
+            "type": "object",
+            "properties": {"uid": _TEXT, "resourceVersion": _TEXT},
+        },
     },
 }
 _OPERATION: Json = {
     "type": "object",
     "required": ["op", "path"],
     "properties": {
-        "op": {"type": "string", "enum": ["add", "remove", "replace", "move", "copy", "test"]},
+        "op": {
+            "type": "string",
+            "enum": ["add", "remove", "replace", "move", "copy", "test"],
+        },
         "path": _TEXT,
         "from": _TEXT,
         "value": {},
@@ -53,32 +62,52 @@ _SCALE: Json = {
     "properties": {
         "apiVersion": _TEXT,
         "kind": _TEXT,
-        "metadata": {"type": "object", "properties": {"name": _TEXT, "namespace": _TEXT, "resourceVersion": _TEXT}},
-        "spec": {"type": "object", "properties": {"replicas": {"type": "integer", "format": "int32", "minimum": 0}}},
+        "metadata": {
+            "type": "object",
+            "properties": {"name": _TEXT, "namespace": _TEXT, "resourceVersion": _TEXT},
+        },
+        "spec": {
+            "type": "object",
+            "properties": {
+                "replicas": {"type": "integer", "format": "int32", "minimum": 0}
+            },
+        },
     },
 }
 SCALE_KIND = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
 
 
 def in_path(path: str) -> list[Json]:
-    """Give the parameters of a path."""
-    return [{"name": name, "in": "path", "required": True, "schema": _TEXT} for name in ("namespace", "name") if f"{{{name}}}" in path]
+    """Return the parameters of a path."""
+    return [
+        {"name": name, "in": "path", "required": True, "schema": _TEXT}
+        for name in ("namespace", "name")
+        if f"{{{name}}}" in path
+    ]
 
 
 def in_query(action: str) -> list[Json]:
-    """Give the parameters that only this action has."""
-    return [{"name": name, "in": "query", "schema": schema} for name, schema in _QUERIES.get(action, {}).items()]
+    """Return the query parameters of an action."""
+    return [
+        {"name": name, "in": "query", "schema": schema}
+        for name, schema in _QUERIES.get(action, {}).items()
+    ]
 
 
 def body(action: str, of_objects: Json, *, scale: bool) -> Json:
-    """Give what a request has for a body, as a field `requestBody`; nothing where it has none. `of_objects`: the schema of its kind."""
+    """Return the field `requestBody` of an operation, or {} if it has no body.
+
+    `of_objects` is the schema of the kind.
+    """
     whole = _SCALE if scale else of_objects
     match action:
         case "post" | "put":
             content = {media_type: {"schema": whole} for media_type in bodies.OBJECTS}
         case "patch":
             content = {bodies.MERGE: {"schema": {"type": "object"}}}
-            content[bodies.JSON_PATCH] = {"schema": {"type": "array", "items": _OPERATION}}
+            content[bodies.JSON_PATCH] = {
+                "schema": {"type": "array", "items": _OPERATION}
+            }
             if not scale:
                 content[bodies.APPLY] = {"schema": of_objects}
         case "delete" | "deletecollection":

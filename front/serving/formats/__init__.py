@@ -1,1 +1,1 @@
-"""The forms in which bodies come and answers are wanted."""
+"""Content negotiation, and the formats of request bodies."""

@@ -1,4 +1,7 @@
-"""The kinds that clients send as protobuf and not as JSON: those of reviews, of which only what is asked about is read."""
+"""Decodes access reviews, which clients send as protobuf instead of JSON.
+
+Only the fields of the question are decoded.
+"""
 
 from collections.abc import Iterator
 
@@ -7,36 +10,57 @@ from front.store.projection import Tree
 
 MAGIC = b"k8s\0"
 _RAW, _SPEC, _RESOURCE, _NAMESPACE = 2, 2, 1, 1
-_ATTRIBUTES = {1: "namespace", 2: "verb", 3: "group", 4: "version", 5: "resource", 6: "subresource", 7: "name"}
+_ATTRIBUTES = {
+    1: "namespace",
+    2: "verb",
+    3: "group",
+    4: "version",
+    5: "resource",
+    6: "subresource",
+    7: "name",
+}
 
 _VARINT_BYTES_MAX = 10
 _MORE = 0x80
 
 
 def review(body: bytes, kind: str) -> Tree:
-    """Read the `spec` of a review in the envelope of Kubernetes. Raises `Refused`."""
+    """Decode the `spec` of a review in Kubernetes' envelope.
+
+    Raises `RejectedRequest`.
+    """
     try:
         spec = _field(_field(body.removeprefix(MAGIC), _RAW), _SPEC)
         match kind:
             case "SelfSubjectAccessReview":
-                found = {number: value.decode() for number, value in _fields(_field(spec, _RESOURCE)) if number in _ATTRIBUTES}
-                return {"spec": {"resourceAttributes": {_ATTRIBUTES[number]: text for number, text in found.items()}}}
+                found = {
+                    number: value.decode()
+                    for number, value in _fields(_field(spec, _RESOURCE))
+                    if number in _ATTRIBUTES
+                }
+                return {
+                    "spec": {
+                        "resourceAttributes": {
+                            _ATTRIBUTES[number]: text for number, text in found.items()
+                        }
+                    }
+                }
             case "SelfSubjectRulesReview":
                 return {"spec": {"namespace": _field(spec, _NAMESPACE).decode()}}
             case _:
-                # Nothing is asked but who asks.
+                # A SelfSubjectReview has no parameters.
                 return {}
     except (IndexError, UnicodeDecodeError) as error:
         raise errors.bad_request(f"the body is not a {kind} in protobuf") from error
 
 
 def _field(message: bytes, wanted: int) -> bytes:
-    """Give a field that is a message; empty if it is not there."""
+    """Return a nested message; empty if it is missing."""
     return next((value for number, value in _fields(message) if number == wanted), b"")
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Give the fields that have a length, and skip the others. Raises `IndexError` for what ends too early."""
+    """Yield the length-delimited fields. Raises `IndexError` for truncated messages."""
     at = 0
     while at < len(message):
         key, at = _varint(message, at)

@@ -1,4 +1,4 @@
-"""Server-side apply of the front beside that of a real API server, which has the same kinds: random writes by several managers."""
+"""Server-side apply of the front compared with a real API server: random writes."""
 
 import json
 import random
@@ -14,7 +14,15 @@ from front.serving import bodies
 from testbed.running import ClusterRunning, Running
 from testbed.waiting import wait_until
 from tests.environment.waiting import TIMEOUT_SECONDS
-from tests.front.applying.sequences import NAME, NAMESPACE, Json, Write, a_definition, the_first, writes
+from tests.front.applying.sequences import (
+    NAME,
+    NAMESPACE,
+    Json,
+    Write,
+    a_definition,
+    the_first,
+    writes,
+)
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.random_cases import SEED, cases
 
@@ -32,17 +40,30 @@ class RealServer:
     def __init__(self, api: client.ApiClient) -> None:
         self._host, self._pool = api.configuration.host, api.rest_client.pool_manager
 
-    def ask(self, method: str, path: str, body: Json | None = None, content_type: str = "application/json") -> tuple[int, Json]:
-        """Make one request."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> tuple[int, Json]:
         sent = json.dumps(body) if body is not None else None
-        headers = {"Content-Type": content_type, "Accept": "application/json", "User-Agent": "tests/1"}
-        answer = self._pool.request(method, f"{self._host}{path}", body=sent, headers=headers)
+        headers = {
+            "Content-Type": content_type,
+            "Accept": "application/json",
+            "User-Agent": "tests/1",
+        }
+        answer = self._pool.request(
+            method, f"{self._host}{path}", body=sent, headers=headers
+        )
         return answer.status, json.loads(answer.data)
 
 
 @pytest.fixture(scope="module")
-def server(testbed: Running, kube: Callable[[ClusterRunning], client.ApiClient]) -> Iterator[RealServer]:
-    """An API server that has no front behind an APIService."""
+def server(
+    testbed: Running, kube: Callable[[ClusterRunning], client.ApiClient]
+) -> Iterator[RealServer]:
+    """An API server without an APIService for a front."""
     real = RealServer(kube(list(testbed.clusters.values())[-1]))
     real.ask("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
     for kind in KINDS:
@@ -50,35 +71,60 @@ def server(testbed: Running, kube: Callable[[ClusterRunning], client.ApiClient])
         status, answer = real.ask("POST", CRDS, definition)
         assert status == 201, answer
     paths = [collection(BY_KIND[kind]) for kind in KINDS]
-    wait_until(lambda: all(real.ask("GET", path)[0] == 200 for path in paths), TIMEOUT_SECONDS, lambda: "the kinds are not served")
+    wait_until(
+        lambda: all(real.ask("GET", path)[0] == 200 for path in paths),
+        TIMEOUT_SECONDS,
+        lambda: "the kinds are not served",
+    )
     yield real
     for kind in KINDS:
         real.ask("DELETE", f"{CRDS}/{BY_KIND[kind].plural}.{BY_KIND[kind].group}")
 
 
 def collection(info: KindInfo) -> str:
-    return f"/apis/{info.api_version}/{f'namespaces/{NAMESPACE}/' if info.namespaced else ''}{info.plural}"
+    scope = f"namespaces/{NAMESPACE}/" if info.namespaced else ""
+    return f"/apis/{info.api_version}/{scope}{info.plural}"
 
 
 class Both:
     """The same object at the front and at an API server."""
 
     def __init__(self, fleet: Fleet, server: RealServer, info: KindInfo) -> None:
-        self._fleet, self._server, self._path = fleet, server, f"{collection(info)}/{NAME}"
+        self._fleet, self._server, self._path = (
+            fleet,
+            server,
+            f"{collection(info)}/{NAME}",
+        )
 
     async def front(
-        self, method: str, below: str = "", body: Json | None = None, content_type: str = "application/json"
+        self,
+        method: str,
+        below: str = "",
+        body: Json | None = None,
+        content_type: str = "application/json",
     ) -> tuple[int, Json]:
         data = json.dumps(body).encode() if body is not None else None
         headers = {"Content-Type": content_type, "User-Agent": "tests/1"}
-        status, answer = await self._fleet.ask(method, self._path + below, "root", data, **headers)
+        status, answer = await self._fleet.ask(
+            method, self._path + below, "root", data, **headers
+        )
         return status, json.loads(answer)
 
-    def real(self, method: str, below: str = "", body: Json | None = None, content_type: str = "application/json") -> tuple[int, Json]:
+    def real(
+        self,
+        method: str,
+        below: str = "",
+        body: Json | None = None,
+        content_type: str = "application/json",
+    ) -> tuple[int, Json]:
         return self._server.ask(method, self._path + below, body, content_type)
 
-    async def write(self, write: Write) -> tuple[tuple[int, Json], tuple[int, Json]] | None:
-        """Carry a write out at both; None if the object would be invalid, which only the front knows."""
+    async def write(
+        self, write: Write
+    ) -> tuple[tuple[int, Json], tuple[int, Json]] | None:
+        """Send a write to both; return None if only the front would reject it as
+        invalid.
+        """
         parameters = f"?fieldManager={write.manager}"
         if write.how == "replace":
             return await self._replaced(write, parameters)
@@ -88,30 +134,58 @@ class Both:
         elif write.how == "scale":
             below = f"/scale{parameters}"
         front = await self.front("PATCH", below, write.body, kind)
-        return None if front[0] == INVALID else (front, self.real("PATCH", below, write.body, kind))
+        return (
+            None
+            if front[0] == INVALID
+            else (front, self.real("PATCH", below, write.body, kind))
+        )
 
-    async def _replaced(self, write: Write, parameters: str) -> tuple[tuple[int, Json], tuple[int, Json]] | None:
-        wanted = [bodies.patched(tree, bodies.MERGE, write.body) for _, tree in (await self.front("GET"), self.real("GET"))]
+    async def _replaced(
+        self, write: Write, parameters: str
+    ) -> tuple[tuple[int, Json], tuple[int, Json]] | None:
+        wanted = [
+            bodies.patched(tree, bodies.MERGE, write.body)
+            for _, tree in (await self.front("GET"), self.real("GET"))
+        ]
         front = await self.front("PUT", parameters, wanted[0])
-        return None if front[0] == INVALID else (front, self.real("PUT", parameters, wanted[1]))
+        return (
+            None
+            if front[0] == INVALID
+            else (front, self.real("PUT", parameters, wanted[1]))
+        )
 
 
 def compared(tree: Json) -> Json:
-    """What both must agree about; times and what each server adds of its own are left out."""
+    """The fields that both must agree on, without times and server-specific fields."""
     if tree.get("kind") == "Status":
-        causes = sorted(tree.get("details", {}).get("causes", ()), key=lambda cause: (cause["message"], cause["field"]))
-        return {"reason": tree["reason"], "message": sorted(tree["message"].splitlines()), "causes": causes}
+        causes = sorted(
+            tree.get("details", {}).get("causes", ()),
+            key=lambda cause: (cause["message"], cause["field"]),
+        )
+        return {
+            "reason": tree["reason"],
+            "message": sorted(tree["message"].splitlines()),
+            "causes": causes,
+        }
     if tree["kind"] == "Scale":
         return {"spec": tree["spec"]}
     metadata = tree["metadata"]
-    entries = [{key: value for key, value in entry.items() if key != "time"} for entry in metadata.get("managedFields", ())]
+    entries = [
+        {key: value for key, value in entry.items() if key != "time"}
+        for entry in metadata.get("managedFields", ())
+    ]
     owners = sorted(json.dumps(entry, sort_keys=True) for entry in entries)
     spec = without_empty(tree["spec"])
-    return {"labels": metadata.get("labels", {}), "annotations": metadata.get("annotations", {}), "spec": spec, "owners": owners}
+    return {
+        "labels": metadata.get("labels", {}),
+        "annotations": metadata.get("annotations", {}),
+        "spec": spec,
+        "owners": owners,
+    }
 
 
 def without_empty(node: Any) -> Any:
-    """Leave out empty lists and maps, which the front does not store, and nulls."""
+    """Drop empty lists and maps, which the front does not store, and nulls."""
     if isinstance(node, list):
         return [without_empty(item) for item in node]
     if not isinstance(node, dict):
@@ -122,7 +196,9 @@ def without_empty(node: Any) -> Any:
 
 @pytest.mark.random
 @pytest.mark.parametrize("kind", KINDS)
-async def test_random_writes_of_several_managers_come_out_the_same(server: RealServer, tmp_path: Path, kind: str) -> None:
+async def test_random_writes_of_several_managers_have_equal_results(
+    server: RealServer, tmp_path: Path, kind: str
+) -> None:
     done = refused = 0
     for case in range(cases(6)):
         drawn = random.Random(f"{SEED} {kind} {case}")  # noqa: S311 - repeatable on purpose
@@ -136,9 +212,13 @@ async def test_random_writes_of_several_managers_come_out_the_same(server: RealS
                     continue
                 (status, front), (real_status, real) = answers
                 if real_status == INVALID and '"null"' in real["message"]:
-                    # It leaves null where the last item was removed and the list is owned, and refuses that itself; the front leaves `[]`.
+                    # The API server leaves null if the last item of an owned list was
+                    # removed, and then rejects it. The front leaves `[]`.
                     break
-                told = f"case {case}, write {number}: {write}\n{json.dumps(front)[:3000]}\n{json.dumps(real)[:3000]}"
+                told = (
+                    f"case {case}, write {number}: {write}\n"
+                    f"{json.dumps(front)[:3000]}\n{json.dumps(real)[:3000]}"
+                )
                 assert status == real_status, told
                 assert compared(front) == compared(real), told
                 done += 1

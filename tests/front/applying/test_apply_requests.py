@@ -1,4 +1,4 @@
-"""Requests with managers, without Temporal: what is answered, who may, and what is stored."""
+"""Requests with field managers, without Temporal: answers, rights, and stored objects."""
 
 import json
 from collections.abc import AsyncIterator
@@ -11,18 +11,22 @@ import pytest
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.messages.entities import Replace
-from client.errors import Conflict
-from client.refs.targets import Target
+from fleet_client.errors import WriteConflict
+from fleet_client.refs.targets import Target
 from front.audit.log import AuditLog
 from front.serving import bodies
 from front.serving import managers as managers_of_requests
-from front.store.projection import Key, Tree
+from front.store.projection import ObjectKey, Tree
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment
 
 PATH = "/apis/modelplane.ai/v1alpha1/namespaces/{}/modeldeployments/{}"
 MINE, NEW = PATH.format("a", "mine"), PATH.format("a", "new")
-KIND: Tree = {"apiVersion": "modelplane.ai/v1alpha1", "kind": "ModelDeployment", "metadata": {}}
+KIND: Tree = {
+    "apiVersion": "modelplane.ai/v1alpha1",
+    "kind": "ModelDeployment",
+    "metadata": {},
+}
 
 
 @pytest.fixture
@@ -31,14 +35,36 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield fleet
 
 
-async def ask(fleet: Fleet, method: str, path: str, body: Any, kind: str = bodies.APPLY, **headers: str) -> tuple[int, Tree]:
+async def ask(
+    fleet: Fleet,
+    method: str,
+    path: str,
+    body: Any,
+    kind: str = bodies.APPLY,
+    **headers: str,
+) -> tuple[int, Tree]:
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
-    status, answer = await fleet.ask(method, path, "ann", data, **{"Content-Type": kind, **headers})
+    status, answer = await fleet.ask(
+        method, path, "ann", data, **{"Content-Type": kind, **headers}
+    )
     return status, json.loads(answer)
 
 
-async def apply(fleet: Fleet, path: str, body: Any, manager: str = "m", *, force: bool = False, more: str = "") -> tuple[int, Tree]:
-    return await ask(fleet, "PATCH", f"{path}?fieldManager={manager}&force={str(force).lower()}{more}", body)
+async def apply(
+    fleet: Fleet,
+    path: str,
+    body: Any,
+    manager: str = "m",
+    *,
+    force: bool = False,
+    more: str = "",
+) -> tuple[int, Tree]:
+    return await ask(
+        fleet,
+        "PATCH",
+        f"{path}?fieldManager={manager}&force={str(force).lower()}{more}",
+        body,
+    )
 
 
 def document(name: str, **metadata: Any) -> Tree:
@@ -48,36 +74,47 @@ def document(name: str, **metadata: Any) -> Tree:
 
 
 def stored(fleet: Fleet, name: str) -> Tree:
-    return fleet.plane.trees[Key("ModelDeployment", "a", name)]
+    return fleet.plane.trees[ObjectKey("ModelDeployment", "a", name)]
 
 
 def managers(tree: Tree) -> list[tuple[str, str]]:
-    return [(entry["manager"], entry["operation"]) for entry in tree["metadata"].get("managedFields", ())]
+    return [
+        (entry["manager"], entry["operation"])
+        for entry in tree["metadata"].get("managedFields", ())
+    ]
 
 
-async def test_an_apply_creates_and_then_changes(fleet: Fleet) -> None:
+async def test_an_apply_creates_then_changes(fleet: Fleet) -> None:
     status, tree = await apply(fleet, NEW, document("new"), more="&dryRun=All")
     assert (status, managers(tree)) == (201, [("m", "Apply")])
-    assert Key("ModelDeployment", "a", "new") not in fleet.plane.trees
+    assert ObjectKey("ModelDeployment", "a", "new") not in fleet.plane.trees
     status, tree = await apply(fleet, NEW, document("new"))
     assert (status, managers(tree)) == (201, [("m", "Apply")])
     assert labels.MANAGED_FIELDS in stored(fleet, "new")["metadata"]["annotations"]
     before = stored(fleet, "new")
     assert (await apply(fleet, NEW, document("new")))[0] == 200
     assert stored(fleet, "new") is before
-    # YAML is read as JSON is.
-    status, tree = await ask(fleet, "PATCH", f"{NEW}?fieldManager=y", b"metadata: {labels: {a: b}}")
-    assert (status, tree["metadata"]["labels"], managers(tree)) == (200, {"a": "b"}, [("m", "Apply"), ("y", "Apply")])
+    # YAML and JSON are treated alike.
+    status, tree = await ask(
+        fleet, "PATCH", f"{NEW}?fieldManager=y", b"metadata: {labels: {a: b}}"
+    )
+    assert (status, tree["metadata"]["labels"], managers(tree)) == (
+        200,
+        {"a": "b"},
+        [("m", "Apply"), ("y", "Apply")],
+    )
     for path in (NEW, NEW.rpartition("/")[0]):
         _, seen = await fleet.ask("GET", path)
         assert labels.MANAGED_FIELDS.encode() not in seen
         assert b'"managedFields"' in seen
 
 
-async def test_what_was_there_before_the_first_apply_belongs_to_others(fleet: Fleet) -> None:
+async def test_fields_before_the_first_apply_belong_to_others(
+    fleet: Fleet,
+) -> None:
     fleet.plane.touched.clear()
     status, tree = await apply(fleet, MINE, {**KIND, "spec": {"replicas": 5}})
-    # To read it again would change nothing.
+    # Reading the object again would not help.
     assert len(fleet.plane.touched) == 1
     assert (status, tree["reason"], tree["details"]["causes"]) == (
         409,
@@ -90,51 +127,126 @@ async def test_what_was_there_before_the_first_apply_belongs_to_others(fleet: Fl
             }
         ],
     )
-    status, tree = await apply(fleet, MINE, {**KIND, "spec": {"replicas": 5}}, force=True)
-    assert (status, tree["spec"]["replicas"], managers(tree)) == (200, 5, [("m", "Apply"), ("before-first-apply", "Update")])
+    status, tree = await apply(
+        fleet, MINE, {**KIND, "spec": {"replicas": 5}}, force=True
+    )
+    assert (status, tree["spec"]["replicas"], managers(tree)) == (
+        200,
+        5,
+        [("m", "Apply"), ("before-first-apply", "Update")],
+    )
 
 
-async def test_other_writes_are_noted_once_somebody_has_applied(fleet: Fleet) -> None:
+async def test_other_writes_are_tracked_after_the_first_apply(fleet: Fleet) -> None:
     label = {"metadata": {"labels": {"x": "1"}}}
     _, tree = await ask(fleet, "PATCH", MINE, label, bodies.MERGE)
     assert managers(tree) == []
     await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"y": "1"}}})
-    _, tree = await ask(fleet, "PATCH", MINE, {"metadata": {"labels": {"x": "2"}}}, bodies.MERGE, **{"User-Agent": "kubectl/v1 (linux)"})
-    assert managers(tree) == [("m", "Apply"), ("before-first-apply", "Update"), ("kubectl", "Update")]
-    _, tree = await ask(fleet, "PUT", f"{MINE}?fieldManager=ed", {**tree, "spec": {**tree["spec"], "replicas": 7}}, "application/json")
+    _, tree = await ask(
+        fleet,
+        "PATCH",
+        MINE,
+        {"metadata": {"labels": {"x": "2"}}},
+        bodies.MERGE,
+        **{"User-Agent": "kubectl/v1 (linux)"},
+    )
+    assert managers(tree) == [
+        ("m", "Apply"),
+        ("before-first-apply", "Update"),
+        ("kubectl", "Update"),
+    ]
+    _, tree = await ask(
+        fleet,
+        "PUT",
+        f"{MINE}?fieldManager=ed",
+        {**tree, "spec": {**tree["spec"], "replicas": 7}},
+        "application/json",
+    )
     assert ("ed", "Update") in managers(tree)
-    # A client that knows nothing of managers loses none of them.
+    # A client without support for managers loses none of them.
     without: Tree
-    for without in ({}, {"managedFields": []}, {"managedFields": "x"}, {"managedFields": [{"manager": "x"}]}):
-        metadata = {key: value for key, value in tree["metadata"].items() if key not in ("managedFields", "resourceVersion")} | without
-        _, after = await ask(fleet, "PUT", f"{MINE}?fieldManager=ed", {**tree, "metadata": metadata}, "application/json")
+    for without in (
+        {},
+        {"managedFields": []},
+        {"managedFields": "x"},
+        {"managedFields": [{"manager": "x"}]},
+    ):
+        metadata = {
+            key: value
+            for key, value in tree["metadata"].items()
+            if key not in ("managedFields", "resourceVersion")
+        } | without
+        _, after = await ask(
+            fleet,
+            "PUT",
+            f"{MINE}?fieldManager=ed",
+            {**tree, "metadata": metadata},
+            "application/json",
+        )
         assert managers(after) == managers(tree)
-    _, tree = await ask(fleet, "PATCH", MINE, {"metadata": {"managedFields": [{}]}}, bodies.MERGE)
+    _, tree = await ask(
+        fleet, "PATCH", MINE, {"metadata": {"managedFields": [{}]}}, bodies.MERGE
+    )
     assert managers(tree) == []
-    assert labels.MANAGED_FIELDS not in stored(fleet, "mine")["metadata"].get("annotations", {})
+    assert labels.MANAGED_FIELDS not in stored(fleet, "mine")["metadata"].get(
+        "annotations", {}
+    )
 
 
-async def test_nobody_writes_the_annotation(fleet: Fleet) -> None:
+async def test_users_cannot_write_the_annotation(fleet: Fleet) -> None:
     mine = {"annotations": {labels.MANAGED_FIELDS: "mine", "a": "b"}}
-    for method, path, kind in (("POST", NEW.rpartition("/")[0], "application/json"), ("PATCH", f"{NEW}?fieldManager=m", bodies.APPLY)):
+    for method, path, kind in (
+        ("POST", NEW.rpartition("/")[0], "application/json"),
+        ("PATCH", f"{NEW}?fieldManager=m", bodies.APPLY),
+    ):
         _, tree = await ask(fleet, method, path, document("new", **mine), kind)
         assert labels.MANAGED_FIELDS not in json.dumps(tree)
-        assert stored(fleet, "new")["metadata"]["annotations"].get(labels.MANAGED_FIELDS) != "mine"
+        assert (
+            stored(fleet, "new")["metadata"]["annotations"].get(labels.MANAGED_FIELDS)
+            != "mine"
+        )
         await ask(fleet, "PATCH", NEW, {"metadata": mine}, bodies.MERGE)
-        assert stored(fleet, "new")["metadata"]["annotations"].get(labels.MANAGED_FIELDS) != "mine"
+        assert (
+            stored(fleet, "new")["metadata"]["annotations"].get(labels.MANAGED_FIELDS)
+            != "mine"
+        )
         assert stored(fleet, "new")["metadata"]["annotations"]["a"] == "b"
 
 
 @pytest.mark.parametrize(
     ("query", "kind", "told"),
     [
-        ("", bodies.APPLY, 'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'),
-        ("?force=true", bodies.MERGE, 'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch'),
-        (f"?fieldManager={'x' * 129}", bodies.APPLY, "fieldManager: Too long: may not be more than 128 bytes"),
-        ("?fieldManager=%00", bodies.MERGE, "fieldManager: Invalid value: should only contain printable characters"),
+        (
+            "",
+            bodies.APPLY,
+            (
+                'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: '
+                "is required for apply patch"
+            ),
+        ),
+        (
+            "?force=true",
+            bodies.MERGE,
+            (
+                'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be '
+                "specified for non-apply patch"
+            ),
+        ),
+        (
+            f"?fieldManager={'x' * 129}",
+            bodies.APPLY,
+            "fieldManager: Too long: may not be more than 128 bytes",
+        ),
+        (
+            "?fieldManager=%00",
+            bodies.MERGE,
+            "fieldManager: Invalid value: should only contain printable characters",
+        ),
     ],
 )
-async def test_parameters_are_checked(fleet: Fleet, query: str, kind: str, told: str) -> None:
+async def test_parameters_are_validated(
+    fleet: Fleet, query: str, kind: str, told: str
+) -> None:
     status, answer = await ask(fleet, "PATCH", MINE + query, {}, kind)
     assert (status, answer["reason"]) == (422, "Invalid")
     assert told in answer["message"]
@@ -143,25 +255,51 @@ async def test_parameters_are_checked(fleet: Fleet, query: str, kind: str, told:
 @pytest.mark.parametrize(
     ("body", "code", "told"),
     [
-        ({"metadata": {"managedFields": []}}, 400, "metadata.managedFields must be nil"),
+        (
+            {"metadata": {"managedFields": []}},
+            400,
+            "metadata.managedFields must be nil",
+        ),
         ({"metadata": {"name": "other"}}, 400, "does not match the name on the URL"),
         ({"metadata": {"namespace": "b"}}, 400, "does not match the namespace"),
-        ({"metadata": {}, "kind": "ModelService"}, 400, "kind: the path is of ModelDeployment"),
-        ({"metadata": {}, "apiVersion": "modelplane.ai/v2"}, 400, "apiVersion: the path is of modelplane.ai/v1alpha1"),
+        (
+            {"metadata": {}, "kind": "ModelService"},
+            400,
+            "kind: the path is for ModelDeployment",
+        ),
+        (
+            {"metadata": {}, "apiVersion": "modelplane.ai/v2"},
+            400,
+            "apiVersion: the path is for modelplane.ai/v1alpha1",
+        ),
         ({}, 400, "metadata: must be an object"),
         ([], 400, "the body must be an object"),
         (b"metadata: {}\nspec: {1: 2}", 400, "key 1 is not a string"),
-        ({"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 2}}, 409, "it was modified since you read it"),
-        ({"metadata": {"uid": "x"}, "spec": {"replicas": 2}}, 409, "Precondition failed: UID"),
+        (
+            {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 2}},
+            409,
+            "it was modified since you read it",
+        ),
+        (
+            {"metadata": {"uid": "x"}, "spec": {"replicas": 2}},
+            409,
+            "Precondition failed: UID",
+        ),
         ({"metadata": {}, "spec": {"replicas": "x"}}, 422, "spec.replicas"),
         ({"metadata": {}, "spec": "x"}, 422, "spec"),
         ({"metadata": {"labels": "x", "annotations": ["y"]}}, 422, "metadata"),
         ({"metadata": {}, "spec": {"unknown": 1}}, 422, "unknown"),
-        ({"metadata": {"labels": {f"{number:0>60}": "x" for number in range(300)}}}, 422, "at most 16384 are kept"),
+        (
+            {"metadata": {"labels": {f"{number:0>60}": "x" for number in range(300)}}},
+            422,
+            "the limit is 16384",
+        ),
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_what_cannot_be_applied_changes_nothing(fleet: Fleet, body: Any, code: int, told: str) -> None:
+async def test_an_invalid_configuration_changes_nothing(
+    fleet: Fleet, body: Any, code: int, told: str
+) -> None:
     before = stored(fleet, "mine")
     status, answer = await apply(fleet, MINE, body, force=True)
     assert (status, answer["kind"]) == (code, "Status")
@@ -169,10 +307,12 @@ async def test_what_cannot_be_applied_changes_nothing(fleet: Fleet, body: Any, c
     assert stored(fleet, "mine") is before
 
 
-async def test_an_object_that_is_not_there_has_no_uid_and_no_version(fleet: Fleet) -> None:
+async def test_a_missing_object_matches_no_uid_and_no_version(
+    fleet: Fleet,
+) -> None:
     assert (await apply(fleet, NEW, document("new", uid="x")))[0] == 409
     assert (await apply(fleet, NEW, document("new", resourceVersion="1")))[0] == 400
-    assert Key("ModelDeployment", "a", "new") not in fleet.plane.trees
+    assert ObjectKey("ModelDeployment", "a", "new") not in fleet.plane.trees
 
 
 async def test_a_scale_cannot_be_applied(fleet: Fleet) -> None:
@@ -182,60 +322,106 @@ async def test_a_scale_cannot_be_applied(fleet: Fleet) -> None:
 
 async def test_creating_needs_the_right_to_create(fleet: Fleet) -> None:
     rules = (fleet.folder / "access.yaml").read_text()
-    (fleet.folder / "access.yaml").write_text(rules.replace('"*/events"], verbs: ["*"]', '"*/events"], verbs: [patch]'))
+    (fleet.folder / "access.yaml").write_text(
+        rules.replace('events"]\n  verbs: ["*"]', 'events"]\n  verbs: [patch]')
+    )
     status, answer = await apply(fleet, NEW, document("new"))
     assert status == 403
     assert 'cannot create resource "modeldeployments"' in answer["message"]
-    assert (await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "b"}}}))[0] == 200
+    assert (await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "b"}}}))[
+        0
+    ] == 200
 
 
 @pytest.mark.parametrize("named", [False, True])
-async def test_a_write_is_made_again_if_the_object_was_changed_meanwhile(
+async def test_a_write_is_repeated_if_the_object_changed_meanwhile(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, *, named: bool
 ) -> None:
     await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1"}}})
     replace, versions = fleet.plane.replace, list[str]()
 
-    async def changed_meanwhile(target: Target, message: Replace, *, create: bool) -> Tree:
+    async def changed_meanwhile(
+        target: Target, message: Replace, *, create: bool
+    ) -> Tree:
         versions.append(message.resource_version)
         if len(versions) == 1:
-            raise Conflict("it was modified", next_step="read it again")
+            raise WriteConflict("it was modified", next_step="read it again")
         return await replace(target, message, create=create)
 
     monkeypatch.setattr(fleet.plane, "replace", changed_meanwhile)
-    version = {"resourceVersion": stored(fleet, "mine")["metadata"]["resourceVersion"]} if named else {}
+    version = (
+        {"resourceVersion": stored(fleet, "mine")["metadata"]["resourceVersion"]}
+        if named
+        else {}
+    )
     config = {**KIND, "metadata": {"labels": {"a": "2"}, **version}}
-    document = {**stored(fleet, "mine"), "metadata": {"name": "mine", "labels": {"a": "3"}, **version}}
-    for method, body, kind in (("PATCH", config, bodies.APPLY), ("PUT", document, "application/json")):
+    document = {
+        **stored(fleet, "mine"),
+        "metadata": {"name": "mine", "labels": {"a": "3"}, **version},
+    }
+    for method, body, kind in (
+        ("PATCH", config, bodies.APPLY),
+        ("PUT", document, "application/json"),
+    ):
         versions.clear()
         status, answer = await ask(fleet, method, f"{MINE}?fieldManager=m", body, kind)
         assert (status, len(versions)) == ((409, 1) if named else (200, 2)), answer
         assert all(versions)
 
 
-async def test_kubectl_takes_over_what_it_applied_the_other_way(fleet: Fleet) -> None:
-    last = {**KIND, "metadata": {"labels": {"a": "1"}}, "spec": a_deployment("mine", "a", replicas=2)["spec"]}
-    metadata = {"labels": {"a": "1"}, "annotations": {labels.LAST_APPLIED: json.dumps(last)}}
-    await ask(fleet, "PATCH", MINE, {"metadata": metadata, "spec": {"replicas": 2}}, bodies.MERGE)
+async def test_kubectl_takes_over_fields_of_its_client_side_apply(fleet: Fleet) -> None:
+    last = {
+        **KIND,
+        "metadata": {"labels": {"a": "1"}},
+        "spec": a_deployment("mine", "a", replicas=2)["spec"],
+    }
+    metadata = {
+        "labels": {"a": "1"},
+        "annotations": {labels.LAST_APPLIED: json.dumps(last)},
+    }
+    await ask(
+        fleet,
+        "PATCH",
+        MINE,
+        {"metadata": metadata, "spec": {"replicas": 2}},
+        bodies.MERGE,
+    )
     config = {**KIND, "metadata": {"labels": {"a": "2"}}, "spec": {"replicas": 4}}
     assert (await apply(fleet, MINE, config))[0] == 409
     status, tree = await apply(fleet, MINE, config, "kubectl")
-    assert (status, tree["spec"]["replicas"], tree["metadata"]["labels"]["a"]) == (200, 4, "2")
+    assert (status, tree["spec"]["replicas"], tree["metadata"]["labels"]["a"]) == (
+        200,
+        4,
+        "2",
+    )
     told = json.loads(tree["metadata"]["annotations"][labels.LAST_APPLIED])
     assert told["spec"] == config["spec"]
-    # What another manager changed since then is a conflict for kubectl too.
-    await ask(fleet, "PATCH", f"{MINE}?fieldManager=ed", {"spec": {"replicas": 6}}, bodies.MERGE)
-    assert (await apply(fleet, MINE, {**config, "spec": {"replicas": 8}}, "kubectl"))[0] == 409
+    # Changes by another manager since then are a conflict for kubectl too.
+    await ask(
+        fleet,
+        "PATCH",
+        f"{MINE}?fieldManager=ed",
+        {"spec": {"replicas": 6}},
+        bodies.MERGE,
+    )
+    assert (await apply(fleet, MINE, {**config, "spec": {"replicas": 8}}, "kubectl"))[
+        0
+    ] == 409
 
 
-async def test_what_kubectl_applied_the_other_way_is_its_own(fleet: Fleet) -> None:
+async def test_fields_of_a_client_side_apply_belong_to_kubectl(fleet: Fleet) -> None:
     spec = a_deployment("mine", "a", replicas=2)["spec"]
     last = json.dumps({**KIND, "metadata": {"labels": {"a": "1"}}, "spec": spec})
-    metadata = {"labels": {"a": "1", "b": "2"}, "annotations": {labels.LAST_APPLIED: last}}
+    metadata = {
+        "labels": {"a": "1", "b": "2"},
+        "annotations": {labels.LAST_APPLIED: last},
+    }
     await ask(fleet, "PATCH", MINE, {"metadata": metadata}, bodies.MERGE)
     _, tree = await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"c": "3"}}})
     owned = {
-        (entry["manager"], entry["operation"]): set(entry["fieldsV1"]["f:metadata"]["f:labels"])
+        (entry["manager"], entry["operation"]): set(
+            entry["fieldsV1"]["f:metadata"]["f:labels"]
+        )
         for entry in tree["metadata"]["managedFields"]
     }
     assert owned == {
@@ -245,19 +431,27 @@ async def test_what_kubectl_applied_the_other_way_is_its_own(fleet: Fleet) -> No
     }
 
 
-async def test_an_annotation_of_kubectl_that_says_nothing_is_with_no_field_of_others(
+async def test_an_unusable_kubectl_annotation_gives_kubectl_no_fields(
     fleet: Fleet,
 ) -> None:
-    metadata = {"labels": {"b": "2"}, "annotations": {labels.LAST_APPLIED: "unreadable"}}
+    metadata = {
+        "labels": {"b": "2"},
+        "annotations": {labels.LAST_APPLIED: "unreadable"},
+    }
     await ask(fleet, "PATCH", MINE, {"metadata": metadata}, bodies.MERGE)
     _, tree = await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"c": "3"}}})
-    entries = {entry["manager"]: entry["fieldsV1"] for entry in tree["metadata"]["managedFields"]}
+    entries = {
+        entry["manager"]: entry["fieldsV1"]
+        for entry in tree["metadata"]["managedFields"]
+    }
     own: Tree = {"f:annotations": {f"f:{labels.LAST_APPLIED}": {}}}
     assert entries["kubectl-client-side-apply"] == {"f:metadata": own}
 
 
-async def test_several_conflicts_are_listed_by_their_manager(fleet: Fleet) -> None:
-    await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1", "b": "1"}}}, "one")
+async def test_several_conflicts_are_listed_by_manager(fleet: Fleet) -> None:
+    await apply(
+        fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1", "b": "1"}}}, "one"
+    )
     await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"c": "1"}}}, "two")
     wanted = {"a": "2", "b": "2", "c": "2"}
     status, answer = await apply(fleet, MINE, {**KIND, "metadata": {"labels": wanted}})
@@ -273,24 +467,36 @@ async def test_several_conflicts_are_listed_by_their_manager(fleet: Fleet) -> No
     )
 
 
-async def test_a_forced_count_holds_though_the_workflow_keeps_that_of_an_autoscaler(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_forced_count_overrides_the_autoscalers_count(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await apply(fleet, MINE, {**KIND, "spec": {"replicas": 2}})
     replace = fleet.plane.replace
 
-    async def keeps_its_count(target: Target, message: Replace, *, create: bool) -> Tree:
+    async def keeps_its_count(
+        target: Target, message: Replace, *, create: bool
+    ) -> Tree:
         spec = {**message.manifest["spec"], "replicas": 9}
-        return await replace(target, message.model_copy(update={"manifest": {**message.manifest, "spec": spec}}), create=create)
+        return await replace(
+            target,
+            message.model_copy(update={"manifest": {**message.manifest, "spec": spec}}),
+            create=create,
+        )
 
     monkeypatch.setattr(fleet.plane, "replace", keeps_its_count)
-    status, tree = await apply(fleet, MINE, {**KIND, "spec": {"replicas": 3}}, force=True)
+    status, tree = await apply(
+        fleet, MINE, {**KIND, "spec": {"replicas": 3}}, force=True
+    )
     assert (status, tree["spec"]["replicas"]) == (200, 3)
     assert managers(tree) == [("m", "Apply"), ("before-first-apply", "Update")]
-    # One that says nothing of the count does not set it.
-    status, tree = await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "b"}}}, "other")
+    # A configuration without a count does not set it.
+    status, tree = await apply(
+        fleet, MINE, {**KIND, "metadata": {"labels": {"a": "b"}}}, "other"
+    )
     assert (status, tree["spec"]["replicas"]) == (200, 9)
 
 
-async def test_a_flat_deployment_is_owned_as_it_is_stored(fleet: Fleet) -> None:
+async def test_a_flat_deployment_is_owned_in_its_stored_form(fleet: Fleet) -> None:
     flat = document("new")
     flat["spec"] = {"replicas": 1, **flat["spec"]["template"]["spec"]}
     status, tree = await apply(fleet, NEW, flat)
@@ -300,25 +506,44 @@ async def test_a_flat_deployment_is_owned_as_it_is_stored(fleet: Fleet) -> None:
     assert (await apply(fleet, NEW, flat))[0] == 200
 
 
-async def test_the_audit_log_has_what_changed_and_the_managers_but_not_their_fields(tmp_path: Path) -> None:
+async def test_the_audit_log_has_changes_and_managers_without_their_fields(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "audit"
     async with a_fleet(tmp_path, audit_log=AuditLog(str(file))) as fleet:
         await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1"}}})
-        await ask(fleet, "PATCH", f"{MINE}?fieldManager=m", {"metadata": {"labels": {"b": "1"}}}, bodies.MERGE)
-        await ask(fleet, "PATCH", MINE, {"metadata": {"managedFields": [{}]}}, bodies.MERGE)
+        await ask(
+            fleet,
+            "PATCH",
+            f"{MINE}?fieldManager=m",
+            {"metadata": {"labels": {"b": "1"}}},
+            bodies.MERGE,
+        )
+        await ask(
+            fleet, "PATCH", MINE, {"metadata": {"managedFields": [{}]}}, bodies.MERGE
+        )
     lines = [json.loads(text) for text in file.read_text().splitlines()]
     assert {line["verb"] for line in lines} == {"patch"}
     assert {"path": "metadata.labels.a", "new": "1"} in lines[0]["changes"]
     others = {"path": "metadata.managedFields.before-first-apply"}
-    managed = [[change for change in line["changes"] if "managed" in change["path"]] for line in lines]
+    managed = [
+        [change for change in line["changes"] if "managed" in change["path"]]
+        for line in lines
+    ]
     assert managed == [
-        [{**others, "new": "Update"}, {"path": "metadata.managedFields.m", "new": "Apply"}],
+        [
+            {**others, "new": "Update"},
+            {"path": "metadata.managedFields.m", "new": "Apply"},
+        ],
         [{"path": "metadata.managedFields.m", "old": "Apply", "new": "Apply, Update"}],
-        [{**others, "old": "Update"}, {"path": "metadata.managedFields.m", "old": "Apply, Update"}],
+        [
+            {**others, "old": "Update"},
+            {"path": "metadata.managedFields.m", "old": "Apply, Update"},
+        ],
     ]
 
 
-async def test_a_dry_run_shows_what_would_be_gone(fleet: Fleet) -> None:
+async def test_a_dry_run_shows_removed_fields(fleet: Fleet) -> None:
     await apply(fleet, MINE, {**KIND, "metadata": {"labels": {"a": "1"}}})
     wanted: Tree = {"metadata": {"labels": None, "managedFields": [{}]}}
     _, tree = await ask(fleet, "PATCH", f"{MINE}?dryRun=All", wanted, bodies.MERGE)
@@ -326,22 +551,50 @@ async def test_a_dry_run_shows_what_would_be_gone(fleet: Fleet) -> None:
     assert "labels" in stored(fleet, "mine")["metadata"]
 
 
-async def test_what_other_control_planes_add_is_not_owned(fleet: Fleet) -> None:
-    status, tree = await apply(fleet, MINE, {**KIND, "spec": {"crossplane": {"compositionRef": {}}, "rollout": {"paused": True}}})
+async def test_fields_of_other_control_planes_have_no_owner(fleet: Fleet) -> None:
+    status, tree = await apply(
+        fleet,
+        MINE,
+        {
+            **KIND,
+            "spec": {"crossplane": {"compositionRef": {}}, "rollout": {"paused": True}},
+        },
+    )
     assert status == 200
-    entry = next(entry for entry in tree["metadata"]["managedFields"] if entry["manager"] == "m")
+    entry = next(
+        entry for entry in tree["metadata"]["managedFields"] if entry["manager"] == "m"
+    )
     assert entry["fieldsV1"] == {"f:spec": {"f:rollout": {"f:paused": {}}}}
 
 
-async def test_a_time_says_when_a_manager_changed_something(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_time_of_a_manager_is_its_last_change(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = {**KIND, "metadata": {"labels": {"a": "1"}}}
-    merge = (f"{MINE}?fieldManager=ed", {"metadata": {"labels": {"b": "1"}}}, bodies.MERGE)
+    merge = (
+        f"{MINE}?fieldManager=ed",
+        {"metadata": {"labels": {"b": "1"}}},
+        bodies.MERGE,
+    )
     await apply(fleet, MINE, config)
     _, before = await ask(fleet, "PATCH", *merge)
-    monkeypatch.setattr(managers_of_requests, "utc_now", lambda: utc_now() + timedelta(hours=1))
+    monkeypatch.setattr(
+        managers_of_requests, "utc_now", lambda: utc_now() + timedelta(hours=1)
+    )
     await ask(fleet, "PATCH", *merge)
-    # Another writes the object, and that changes no time of theirs.
-    await ask(fleet, "PATCH", f"{MINE}?fieldManager=eve", {"metadata": {"labels": {"c": "1"}}}, bodies.MERGE)
+    # Another manager's write does not change these times.
+    await ask(
+        fleet,
+        "PATCH",
+        f"{MINE}?fieldManager=eve",
+        {"metadata": {"labels": {"c": "1"}}},
+        bodies.MERGE,
+    )
     _, after = await apply(fleet, MINE, config)
-    times = [{entry["manager"]: entry["time"] for entry in tree["metadata"]["managedFields"]} for tree in (before, after)]
-    assert times[0] == {manager: time for manager, time in times[1].items() if manager != "eve"}
+    times = [
+        {entry["manager"]: entry["time"] for entry in tree["metadata"]["managedFields"]}
+        for tree in (before, after)
+    ]
+    assert times[0] == {
+        manager: time for manager, time in times[1].items() if manager != "eve"
+    }

@@ -1,6 +1,7 @@
-"""KEDA's operator and metrics adapter on a cluster: the real programs, with the service account and the roles of KEDA's own manifests.
+"""KEDA's operator and metrics adapter: the real programs with KEDA's own manifests.
 
-They run beside the API server, as its other controllers here do.
+They run outside the cluster like its other controllers, with KEDA's service account and
+roles.
 """
 
 import asyncio
@@ -25,40 +26,68 @@ from tests.workflows.environment.harness import Json, eventually, free_port
 
 NAMESPACE = "keda"
 WRITER = "system:serviceaccount:keda:keda-operator"
-"""The user as which KEDA writes."""
+"""The user that KEDA uses for writes."""
 _METRICS_SERVICE = "keda-metrics-apiserver"
 _LOG_SHOWN = 4000
-# Those that KEDA has a finalizer on.
-_KINDS = ("scaledobjects.keda.sh", "triggerauthentications.keda.sh", "cloudeventsources.eventing.keda.sh")
+# Kinds with a finalizer of KEDA.
+_KINDS = (
+    "scaledobjects.keda.sh",
+    "triggerauthentications.keda.sh",
+    "cloudeventsources.eventing.keda.sh",
+)
 
 
 @dataclass
 class Keda:
-    """KEDA that runs. `log`: of its operator."""
+    """A running KEDA. `log` is the log of its operator."""
 
     log: Path
     processes: tuple[Process, ...]
 
     def check(self) -> None:
-        """Fail if one of its programs has ended."""
-        assert all(process.returncode is None for process in self.processes), self.log.read_text()[-_LOG_SHOWN:]
+        """Fail if one of its programs has exited."""
+        assert all(process.returncode is None for process in self.processes), (
+            self.log.read_text()[-_LOG_SHOWN:]
+        )
 
 
 @asynccontextmanager
-async def installed_keda(aggregated: Aggregated, folder: Path, trusted: Path) -> AsyncIterator[Keda]:
-    """Install KEDA on a cluster, and wait until it answers; it is gone after the block, with all ScaledObjects.
+async def installed_keda(
+    aggregated: Aggregated, folder: Path, trusted: Path
+) -> AsyncIterator[Keda]:
+    """Install KEDA on a cluster, and wait until it answers; remove it after the block.
 
-    `folder`: of its files. `trusted`: a folder with authorities that the operator trusts beside those of the machine.
+    ScaledObjects are removed too. `folder` stores its files. `trusted` is a folder with
+    authorities that the operator trusts in addition to those of the machine.
     """
     programs = Installer().programs(KEDA_TOOLS)
-    pki = Authority(folder, {}, {"tls": [f"keda-operator.{NAMESPACE}.svc", f"{_METRICS_SERVICE}.{NAMESPACE}.svc"]})
+    pki = Authority(
+        folder,
+        {},
+        {
+            "tls": [
+                f"keda-operator.{NAMESPACE}.svc",
+                f"{_METRICS_SERVICE}.{NAMESPACE}.svc",
+            ]
+        },
+    )
     pki.ensure()
     health, service, api = free_port(), free_port(), free_port()
     *documents, metrics = _manifests(pki, api)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(aggregated.applied(*documents))
-        kinds = [each["metadata"]["name"] for each in documents if each["kind"] == "CustomResourceDefinition"]
-        await aggregated.kubectl("wait", "--for=condition=Established", "customresourcedefinition", *kinds, "--timeout=240s")
+        kinds = [
+            each["metadata"]["name"]
+            for each in documents
+            if each["kind"] == "CustomResourceDefinition"
+        ]
+        await aggregated.kubectl(
+            "wait",
+            "--for=condition=Established",
+            "customresourcedefinition",
+            *kinds,
+            "--timeout=240s",
+        )
         environment = await _environment(aggregated, folder)
         operator = [
             f"--kubeconfig={environment['KUBECONFIG']}",
@@ -74,7 +103,7 @@ async def installed_keda(aggregated: Aggregated, folder: Path, trusted: Path) ->
             f"--authorization-kubeconfig={environment['KUBECONFIG']}",
             "--bind-address=127.0.0.1",
             f"--secure-port={api}",
-            # Of its own metrics: any that is free.
+            # Ports for KEDA's own metrics: any free one.
             "--port=0",
             f"--metrics-service-address=127.0.0.1:{service}",
             f"--cert-dir={folder}",
@@ -85,19 +114,31 @@ async def installed_keda(aggregated: Aggregated, folder: Path, trusted: Path) ->
         keda = Keda(
             log,
             (
-                await stack.enter_async_context(_running(programs["keda-operator"], operator, trusting, log)),
-                await stack.enter_async_context(_running(programs["keda-adapter"], adapter, environment, folder / "adapter.log")),
+                await stack.enter_async_context(
+                    _running(programs["keda-operator"], operator, trusting, log)
+                ),
+                await stack.enter_async_context(
+                    _running(
+                        programs["keda-adapter"],
+                        adapter,
+                        environment,
+                        folder / "adapter.log",
+                    )
+                ),
             ),
         )
-        # While the operator runs: it takes its finalizers away.
+        # While the operator runs, because it removes its finalizers.
         stack.push_async_callback(_delete_all, aggregated)
 
         async def is_ready() -> bool:
             keda.check()
-            return await _answers(f"http://127.0.0.1:{health}/readyz") and await _answers(f"https://127.0.0.1:{api}/readyz")
+            return await _answers(
+                f"http://127.0.0.1:{health}/readyz"
+            ) and await _answers(f"https://127.0.0.1:{api}/readyz")
 
         await eventually(is_ready, bool, what="KEDA")
-        # Before the programs end: no namespace of the cluster could be deleted while it leads nowhere.
+        # Before the programs stop: with an unavailable APIService, no namespace of the
+        # cluster could be deleted.
         await stack.enter_async_context(aggregated.applied(metrics))
         await aggregated.until_available(METRICS_APISERVICE)
         yield keda
@@ -105,40 +146,72 @@ async def installed_keda(aggregated: Aggregated, folder: Path, trusted: Path) ->
 
 
 def _manifests(pki: Authority, port: int) -> list[Json]:
-    """Give what KEDA installs, for programs outside of the cluster; its APIService is the last."""
+    """Return KEDA's objects for programs outside the cluster; the APIService comes
+    last.
+    """
     folder = Installer().definitions("keda")
-    documents: list[Json] = [document for file in sorted(folder.rglob("*.json")) for document in read_json(file)]
-    # What is in a namespace cannot be made before it is there.
+    documents: list[Json] = [
+        document
+        for file in sorted(folder.rglob("*.json"))
+        for document in read_json(file)
+    ]
+    # A namespace must exist before the objects in it.
     documents.sort(key=lambda each: each["kind"] != "Namespace")
     (metrics,) = [each for each in documents if each["kind"] == "APIService"]
     metrics["spec"]["service"]["port"] = port
     metrics["spec"]["caBundle"] = base64.b64encode(pki.ca.read_bytes()).decode()
-    return [*(each for each in documents if each is not metrics), outside(_METRICS_SERVICE, NAMESPACE, port), metrics]
+    return [
+        *(each for each in documents if each is not metrics),
+        outside(_METRICS_SERVICE, NAMESPACE, port),
+        metrics,
+    ]
 
 
 async def _environment(aggregated: Aggregated, folder: Path) -> dict[str, str]:
-    """Give the environment of KEDA's programs, with a kubeconfig of its service account."""
-    token = (await aggregated.kubectl("-n", NAMESPACE, "create", "token", "keda-operator", "--duration=6h")).strip()
+    """Return the environment of KEDA's programs, with its service account's kubeconfig."""
+    token = (
+        await aggregated.kubectl(
+            "-n", NAMESPACE, "create", "token", "keda-operator", "--duration=6h"
+        )
+    ).strip()
     authority = (aggregated.cluster.kubeconfig.parent / "pki" / "ca.crt").read_bytes()
-    cluster = {"server": aggregated.cluster.server, "certificate-authority-data": base64.b64encode(authority).decode()}
+    cluster = {
+        "server": aggregated.cluster.server,
+        "certificate-authority-data": base64.b64encode(authority).decode(),
+    }
     kubeconfig = folder / "kubeconfig"
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": "cluster", "cluster": cluster}],
         "users": [{"name": "keda", "user": {"token": token}}],
-        "contexts": [{"name": "keda", "context": {"cluster": "cluster", "user": "keda"}}],
+        "contexts": [
+            {"name": "keda", "context": {"cluster": "cluster", "user": "keda"}}
+        ],
         "current-context": "keda",
     }
     kubeconfig.write_text(json.dumps(config))
-    namespaces = {"WATCH_NAMESPACE": "", "POD_NAMESPACE": NAMESPACE, "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE}
-    return {"PATH": os.environ["PATH"], "HOME": str(folder), "KUBECONFIG": str(kubeconfig), **namespaces}
+    namespaces = {
+        "WATCH_NAMESPACE": "",
+        "POD_NAMESPACE": NAMESPACE,
+        "KEDA_CLUSTER_OBJECT_NAMESPACE": NAMESPACE,
+    }
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder),
+        "KUBECONFIG": str(kubeconfig),
+        **namespaces,
+    }
 
 
 @asynccontextmanager
-async def _running(program: Path, arguments: list[str], environment: dict[str, str], log: Path) -> AsyncIterator[Process]:
+async def _running(
+    program: Path, arguments: list[str], environment: dict[str, str], log: Path
+) -> AsyncIterator[Process]:
     with log.open("w") as output:
-        process = await asyncio.create_subprocess_exec(program, *arguments, env=environment, stdout=output, stderr=output)
+        process = await asyncio.create_subprocess_exec(
+            program, *arguments, env=environment, stdout=output, stderr=output
+        )
     try:
         yield process
     finally:
@@ -148,11 +221,14 @@ async def _running(program: Path, arguments: list[str], environment: dict[str, s
 
 
 async def _answers(url: str) -> bool:
-    # Whom they trust is not asked here.
+    # This test does not check their TLS trust.
     anybody = ssl.create_default_context()
     anybody.check_hostname, anybody.verify_mode = False, ssl.CERT_NONE
     try:
-        async with aiohttp.ClientSession() as session, session.get(url, ssl=anybody) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url, ssl=anybody) as answer,
+        ):
             return answer.status == 200
     except aiohttp.ClientError:
         return False
@@ -160,4 +236,6 @@ async def _answers(url: str) -> bool:
 
 async def _delete_all(aggregated: Aggregated) -> None:
     for kind in _KINDS:
-        await aggregated.kubectl("delete", kind, "--all", "--all-namespaces", "--timeout=40s")
+        await aggregated.kubectl(
+            "delete", kind, "--all", "--all-namespaces", "--timeout=40s"
+        )

@@ -1,4 +1,4 @@
-"""The front behind a cluster's API server with KEDA on that cluster, set up as docs/scaling.md shows; and what tests ask."""
+"""A cluster with KEDA and the front behind its API server, as docs/scaling.md shows."""
 
 import asyncio
 import hashlib
@@ -18,14 +18,21 @@ from tests.environment.background import in_background
 from tests.front.aggregation.aggregated import Aggregated, an_aggregated_front
 from tests.front.keda.installed_keda import Keda, installed_keda
 from tests.front.scaling.scaling_under_test import path_of
-from tests.workflows.environment.harness import ControlPlane, Json, a_deployment, eventually, free_port
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    a_deployment,
+    eventually,
+    free_port,
+)
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "keda"
 TEAM = "team-keda"
 _SERVICE = "modelplane-front-keda.modelplane-system.svc"
 _TOKENS = {"keda": "token-of-keda", "gateway": "token-of-gateway"}
 _USER = f"keda-{TEAM}"
-# No more rights than docs/scaling.md names. KEDA has the name of its certificate, and a token for what it asks by HTTP.
+# Only the rights that docs/scaling.md lists. KEDA has a certificate, and a token for
+# HTTP.
 _ACCESS = f"""
 users:
 - {{name: {_USER}, tokenSha256: [{hashlib.sha256(_TOKENS["keda"].encode()).hexdigest()}]}}
@@ -41,18 +48,20 @@ _TELL_SECONDS = 2.0
 
 @dataclass
 class Gateway:
-    """Tells the front how busy deployments are, every few seconds, as a gateway would. `numbers`: of those that it tells of."""
+    """Sends metrics to the front every few seconds, as a gateway would.
+
+    `numbers` are the metrics that it sends.
+    """
 
     aggregated: Aggregated
     numbers: dict[str, Json] = field(default_factory=dict)
 
     async def tell(self, name: str, queue: int, running: int) -> None:
-        """Tell it now, and from now on."""
+        """Send metrics now, and from now on."""
         self.numbers[name] = {"queueDepth": queue, "runningRequests": running}
         await self._tell(name)
 
     async def run(self) -> None:
-        """Tell again and again."""
         while True:
             await asyncio.sleep(_TELL_SECONDS)
             for name in list(self.numbers):
@@ -60,7 +69,9 @@ class Gateway:
 
     async def _tell(self, name: str) -> None:
         path = path_of(name, "metrics", TEAM)
-        status, answer = await self.aggregated.front.ask("PUT", path, self.numbers[name], user=_TOKENS["gateway"])
+        status, answer = await self.aggregated.front.ask(
+            "PUT", path, self.numbers[name], user=_TOKENS["gateway"]
+        )
         assert status in (200, 404), answer
 
 
@@ -74,11 +85,15 @@ class Scaled:
     keda: Keda
 
     async def tell(self, queue: int, running: int = 0) -> None:
-        """Let the gateway say how busy it is."""
+        """Change the metrics that the gateway sends."""
         await self.gateway.tell(self.name, queue, running)
 
     async def apply(self, file: str, **changes: Any) -> None:
-        """Apply an example for this deployment. `changes`: fields of the ScaledObject's spec; `type`, of its trigger."""
+        """Apply an example for this deployment.
+
+        `changes` are fields of the ScaledObject's spec, `type` is the type of its
+        trigger.
+        """
         documents = self.example(file)
         kind = changes.pop("type", "")
         for document in (each for each in documents if each["kind"] == "ScaledObject"):
@@ -87,40 +102,75 @@ class Scaled:
         await self.apply_objects(*documents)
 
     def example(self, file: str) -> list[Json]:
-        """Give the objects of an example, with what a user would change, and with addresses of this machine."""
+        """Return the objects of an example with a user's changes and local addresses."""
         front = self.aggregated.front
-        text = (EXAMPLES / file).read_text().replace("qwen", self.name).replace("ml-team", TEAM).replace("TOKEN", _TOKENS["keda"])
+        text = (
+            (EXAMPLES / file)
+            .read_text()
+            .replace("qwen", self.name)
+            .replace("ml-team", TEAM)
+            .replace("TOKEN", _TOKENS["keda"])
+        )
         host = front.url.removeprefix("https://")
-        text = text.replace(f"{_SERVICE}:9443", front.settings.front.scaler_listen).replace(f"{_SERVICE}/", f"{host}/")
-        return list(yaml.safe_load_all(text.replace(f"keda:{_TOKENS['keda']}@{_SERVICE}", f"keda:{_TOKENS['keda']}@{host}")))
+        text = text.replace(
+            f"{_SERVICE}:9443", front.settings.front.scaler_listen
+        ).replace(f"{_SERVICE}/", f"{host}/")
+        return list(
+            yaml.safe_load_all(
+                text.replace(
+                    f"keda:{_TOKENS['keda']}@{_SERVICE}",
+                    f"keda:{_TOKENS['keda']}@{host}",
+                )
+            )
+        )
 
     async def apply_objects(self, *documents: Json) -> None:
-        """Apply objects by way of the API server."""
-        await self.aggregated.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}))
+        """Apply objects through the API server."""
+        await self.aggregated.kubectl(
+            "apply",
+            "-f",
+            "-",
+            input=json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}),
+        )
 
     async def until_scaled(self, replicas: int, by: str, within: float = 300) -> Json:
-        """Wait until it has so many replicas by order of a user; gives the deployment."""
+        """Wait until a user has requested this replica count; return the deployment."""
 
         async def look() -> tuple[int, str]:
             self.keda.check()
             seen = await self.deployment()
-            return seen["spec"]["replicas"], seen["status"].get("lastScale", {}).get("by", "")
+            return seen["spec"]["replicas"], seen["status"].get("lastScale", {}).get(
+                "by", ""
+            )
 
-        await eventually(look, lambda found: found == (replicas, by), within=within, what=f"{replicas} replicas by {by}")
+        await eventually(
+            look,
+            lambda found: found == (replicas, by),
+            within=within,
+            what=f"{replicas} replicas by {by}",
+        )
         return await self.deployment()
 
     async def deployment(self) -> Json:
-        """The deployment, as its workflow has it."""
-        return await self.aggregated.front.plane.describe("ModelDeployment", self.name, TEAM)
+        """Return the deployment from its workflow."""
+        return await self.aggregated.front.plane.describe(
+            "ModelDeployment", self.name, TEAM
+        )
 
     async def scaled_object(self) -> Json:
-        """The ScaledObject. `conditions`: the status of each condition, by type."""
+        """Return the ScaledObject.
+
+        `conditions` has the status of each condition by type.
+        """
         seen = await self.aggregated.get("-n", TEAM, "scaledobject", self.name)
-        conditions = {each["type"]: each["status"] for each in seen.get("status", {}).get("conditions", ())}
+        conditions = {
+            each["type"]: each["status"]
+            for each in seen.get("status", {}).get("conditions", ())
+        }
         return {**seen, "conditions": conditions}
 
     async def until_ready(self, ready: str = "True") -> Json:
-        """Wait until KEDA says that the ScaledObject works, or that it does not."""
+        """Wait until the ScaledObject is ready or not ready."""
         found: Json = await eventually(
             self.scaled_object,
             lambda seen: seen["conditions"].get("Ready") == ready,
@@ -130,10 +180,14 @@ class Scaled:
         return found
 
     async def until_recorded(self, reason: str) -> Json:
-        """Wait for an event of the deployment; gives it."""
+        """Wait for an event of the deployment; return it."""
 
         async def look() -> list[Json]:
-            return [each for each in (await self.deployment())["status"].get("events", ()) if each["reason"] == reason]
+            return [
+                each
+                for each in (await self.deployment())["status"].get("events", ())
+                if each["reason"] == reason
+            ]
 
         found: list[Json] = await eventually(look, bool, what=f"an event {reason}")
         return found[-1]
@@ -141,7 +195,7 @@ class Scaled:
 
 @dataclass
 class KedaAndFront:
-    """All that is set up."""
+    """The cluster, KEDA, the front and the gateway."""
 
     aggregated: Aggregated
     gateway: Gateway
@@ -149,7 +203,9 @@ class KedaAndFront:
 
     @asynccontextmanager
     async def a_deployment(self, name: str, replicas: int) -> AsyncIterator[Scaled]:
-        """Make a deployment by way of the API server; it is deleted after the block, with its ScaledObject."""
+        """Create a deployment through the API server; delete it and its ScaledObject
+        afterwards.
+        """
         scaled = Scaled(name, self.aggregated, self.gateway, self.keda)
         await scaled.apply_objects(a_deployment(name, TEAM, replicas=replicas))
         path = f"/apis/modelplane.ai/v1alpha1/namespaces/{TEAM}/modeldeployments/{name}"
@@ -157,18 +213,31 @@ class KedaAndFront:
         async def seen() -> str:
             return await self.aggregated.kubectl("get", "--raw", path)
 
-        await eventually(seen, lambda found: name in found, what="the deployment at the front")
+        await eventually(
+            seen, lambda found: name in found, what="the deployment at the front"
+        )
         try:
             yield scaled
         finally:
             self.gateway.numbers.pop(name, None)
-            await self.aggregated.kubectl("-n", TEAM, "delete", "--ignore-not-found", f"scaledobject/{name}", "--timeout=240s")
-            await self.aggregated.kubectl("-n", TEAM, "delete", f"md/{name}", "--timeout=240s")
+            await self.aggregated.kubectl(
+                "-n",
+                TEAM,
+                "delete",
+                "--ignore-not-found",
+                f"scaledobject/{name}",
+                "--timeout=240s",
+            )
+            await self.aggregated.kubectl(
+                "-n", TEAM, "delete", f"md/{name}", "--timeout=240s"
+            )
 
 
 @asynccontextmanager
-async def keda_and_front(plane: ControlPlane, cluster: ClusterRunning, folder: Path) -> AsyncIterator[KedaAndFront]:
-    """Set everything up; it is gone after the block."""
+async def keda_and_front(
+    plane: ControlPlane, cluster: ClusterRunning, folder: Path
+) -> AsyncIterator[KedaAndFront]:
+    """Set everything up; remove it after the block."""
     access, pki = folder / "keda-access.yaml", folder / "pki"
     access.write_text(_ACCESS)
     settings = {
@@ -178,30 +247,47 @@ async def keda_and_front(plane: ControlPlane, cluster: ClusterRunning, folder: P
         "metricsMaxAge": str(METRICS_AGE_MAX),
     }
     clients = {"admin": ("testbed-admin", "system:masters"), "keda": (_USER, None)}
-    async with an_aggregated_front(plane, cluster, folder, clients, **settings) as aggregated:
+    async with an_aggregated_front(
+        plane, cluster, folder, clients, **settings
+    ) as aggregated:
         trusted = folder / "trusted"
         trusted.mkdir()
         (trusted / "front.crt").write_bytes(Authority(pki).ca.read_bytes())
-        async with installed_keda(aggregated, folder / "keda", trusted) as keda, aggregated.applied(*_secrets(Authority(pki))):
+        async with (
+            installed_keda(aggregated, folder / "keda", trusted) as keda,
+            aggregated.applied(*_secrets(Authority(pki))),
+        ):
             gateway = Gateway(aggregated)
             async with in_background(gateway.run()):
                 yield KedaAndFront(aggregated, gateway, keda)
 
 
 def _secrets(pki: Authority) -> list[Json]:
-    """Give the namespace of the team, and the Secrets that the examples name."""
+    """Return the team's namespace and the Secrets of the examples."""
     pair = pki.pair("keda")
-    client = {"ca.crt": pki.ca.read_text(), "tls.crt": pair.certificate.read_text(), "tls.key": pair.key.read_text()}
-    content = {"modelplane-front-client": client, "modelplane-front-token": {"token": _TOKENS["keda"]}}
+    client = {
+        "ca.crt": pki.ca.read_text(),
+        "tls.crt": pair.certificate.read_text(),
+        "tls.key": pair.key.read_text(),
+    }
+    content = {
+        "modelplane-front-client": client,
+        "modelplane-front-token": {"token": _TOKENS["keda"]},
+    }
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": TEAM}},
         *(
-            {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": TEAM}, "stringData": data}
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": name, "namespace": TEAM},
+                "stringData": data,
+            }
             for name, data in content.items()
         ),
     ]
 
 
 def time_of(text: str) -> datetime:
-    """Read a time as Kubernetes writes it."""
+    """Parse a Kubernetes time."""
     return datetime.fromisoformat(text)

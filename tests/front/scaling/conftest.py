@@ -1,4 +1,4 @@
-"""What is served to autoscalers, without Temporal."""
+"""Fixtures: the front's paths for autoscalers, without Temporal."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

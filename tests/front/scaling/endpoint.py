@@ -1,4 +1,4 @@
-"""A server with metrics in the text format of Prometheus."""
+"""A server with metrics in the Prometheus text format."""
 
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -21,7 +21,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Endpoint:
-    """A server with metrics, which says what it is told to."""
+    """A metrics server with a configurable response."""
 
     def __init__(self) -> None:
         self.asked: list[web.Request] = []

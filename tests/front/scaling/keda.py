@@ -1,4 +1,4 @@
-"""A client of gRPC that asks the external scaler as KEDA does."""
+"""A gRPC client that calls the external scaler like KEDA."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +19,7 @@ from testbed.cluster.pki import Authority
 
 
 class Scaled(Protocol):
-    """What a scaler is made of. `folder`: it has a `pki` with the certificates of clients."""
+    """The parts of a scaler. `folder` has a `pki` with client certificates."""
 
     @property
     def folder(self) -> Path: ...
@@ -30,21 +30,29 @@ class Scaled(Protocol):
 
 
 class Keda:
-    """Asks as KEDA does."""
+    """Calls the scaler like KEDA."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
 
-    async def ask(self, method: str, request: Any, answer: Any, seconds: float = 30) -> Any:
-        call = self._channel.unary_unary(f"/externalscaler.ExternalScaler/{method}", _bytes, answer.FromString)
+    async def ask(
+        self, method: str, request: Any, answer: Any, seconds: float = 30
+    ) -> Any:
+        call = self._channel.unary_unary(
+            f"/externalscaler.ExternalScaler/{method}", _bytes, answer.FromString
+        )
         return await call(request, timeout=seconds)
 
     async def is_active(self, request: Any) -> bool:
-        return bool((await self.ask("IsActive", request, messages.IsActiveResponse)).result)
+        return bool(
+            (await self.ask("IsActive", request, messages.IsActiveResponse)).result
+        )
 
     async def metric(self, request: Any, name: str = "queueDepth") -> Any:
         asked = messages.GetMetricsRequest(scaledObjectRef=request, metricName=name)
-        (value,) = (await self.ask("GetMetrics", asked, messages.GetMetricsResponse)).metricValues
+        (value,) = (
+            await self.ask("GetMetrics", asked, messages.GetMetricsResponse)
+        ).metricValues
         return value
 
     async def refusal(self, request: Any, method: str = "IsActive") -> tuple[Any, str]:
@@ -53,12 +61,16 @@ class Keda:
         return refused.value.code(), refused.value.details() or ""
 
     async def disconnected(self) -> None:
-        """Wait until its connection is closed."""
+        """Wait until the connection is closed."""
         while (state := self._channel.get_state()) is grpc.ChannelConnectivity.READY:
             await self._channel.wait_for_state_change(state)
 
     def stream(self, request: Any, seconds: float = 60) -> Any:
-        call = self._channel.unary_stream("/externalscaler.ExternalScaler/StreamIsActive", _bytes, messages.IsActiveResponse.FromString)
+        call = self._channel.unary_stream(
+            "/externalscaler.ExternalScaler/StreamIsActive",
+            _bytes,
+            messages.IsActiveResponse.FromString,
+        )
         return call(request, timeout=seconds)
 
 
@@ -70,8 +82,10 @@ ALLOWANCE = Allowance(per_second=50, burst=200, requests=50, watches=100)
 
 
 @asynccontextmanager
-async def a_server(served: Scaled, allowance: Allowance = ALLOWANCE) -> AsyncIterator[str]:
-    """A scaler that runs without TLS; gives its address."""
+async def a_server(
+    served: Scaled, allowance: Allowance = ALLOWANCE
+) -> AsyncIterator[str]:
+    """A running scaler without TLS; yields its address."""
     server = server_of(served.front, served.told, allowance)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -82,18 +96,33 @@ async def a_server(served: Scaled, allowance: Allowance = ALLOWANCE) -> AsyncIte
 
 
 @asynccontextmanager
-async def a_scaler(served: Scaled, settings: FrontSettings | None = None, client: str = "keda") -> AsyncIterator[Keda]:
-    """A scaler that runs; with settings behind TLS, for the client with that certificate (none, if the name is empty)."""
+async def a_scaler(
+    served: Scaled, settings: FrontSettings | None = None, client: str = "keda"
+) -> AsyncIterator[Keda]:
+    """A running scaler with TLS settings, and a client.
+
+    The client uses the certificate with this name, or none if the name is empty.
+    """
     server = server_of(served.front, served.told, ALLOWANCE)
     credentials = scaler_credentials(settings) if settings else None
-    port = server.add_secure_port("127.0.0.1:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
+    port = (
+        server.add_secure_port("127.0.0.1:0", credentials)
+        if credentials
+        else server.add_insecure_port("127.0.0.1:0")
+    )
     await server.start()
     address = f"127.0.0.1:{port}"
     if credentials:
         pki = Authority(served.folder / "pki")
         pair = pki.pair(client) if client else None
-        own = (pair.key.read_bytes(), pair.certificate.read_bytes()) if pair else (None, None)
-        channel = grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(pki.ca.read_bytes(), *own))
+        own = (
+            (pair.key.read_bytes(), pair.certificate.read_bytes())
+            if pair
+            else (None, None)
+        )
+        channel = grpc.aio.secure_channel(
+            address, grpc.ssl_channel_credentials(pki.ca.read_bytes(), *own)
+        )
     else:
         channel = grpc.aio.insecure_channel(address)
     try:

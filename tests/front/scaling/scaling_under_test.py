@@ -1,4 +1,7 @@
-"""The paths for autoscalers before objects that are known, without Temporal: what is sent to workflows is kept here."""
+"""The paths for autoscalers with known objects, without Temporal.
+
+Messages to workflows are recorded.
+"""
 
 import hashlib
 import hmac
@@ -13,11 +16,11 @@ from typing import Any, cast
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web import Application, Request
 
-from client.errors import NotFound
-from client.refs.targets import Target
-from client.temporal.control_plane import ControlPlane
+from fleet_client.errors import NotFound
+from fleet_client.refs.targets import Target
+from fleet_client.temporal.control_plane import ControlPlane
 from front.access import signing
-from front.access.access import Access
+from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.access.limits import Limits
 from front.access.signing import Callers, signed_text
@@ -25,7 +28,7 @@ from front.audit.log import AuditLog
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
 from front.serving.app import RUNNER_OPTIONS, Front
-from front.store.projection import Key, Projection
+from front.store.projection import ObjectKey, Projection
 
 Json = dict[str, Any]
 Client = TestClient[Request, Application]
@@ -37,7 +40,10 @@ AGE_MAX = timedelta(seconds=120)
 ACCESS = f"""
 users: [{{name: ann, tokenSha256: [{hashlib.sha256(TOKEN.encode()).hexdigest()}]}}]
 rules:
-- {{users: [ann, keda], namespaces: [a], resources: [modeldeployments/metrics, modeldeployments/events], verbs: [get, update, create]}}
+- users: [ann, keda]
+  namespaces: [a]
+  resources: [modeldeployments/metrics, modeldeployments/events]
+  verbs: [get, update, create]
 - {{groups: [scalers], namespaces: [a], resources: [modeldeployments/scale], verbs: [update]}}
 """
 CALLERS = f"""
@@ -52,7 +58,12 @@ def a_deployment(name: str, namespace: str = "a", uid: str = "") -> Json:
     return {
         "apiVersion": "modelplane.ai/v1alpha1",
         "kind": "ModelDeployment",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid or name, "resourceVersion": "1000"},
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid or name,
+            "resourceVersion": "1000",
+        },
         "spec": {"replicas": 2},
         "status": {"replicas": {"total": 2}},
     }
@@ -60,13 +71,16 @@ def a_deployment(name: str, namespace: str = "a", uid: str = "") -> Json:
 
 @dataclass
 class Plane:
-    """The workflows: each signal is applied at once, and kept."""
+    """The workflows: each signal is applied at once and recorded."""
 
     objects: dict[tuple[str, str], Json]
     sent: list[tuple[str, str, Json]] = field(default_factory=list)
 
     async def describe(self, target: Target) -> Json:
-        return {**self._object(target), "appliedRequestIds": [message["requestId"] for _, _, message in self.sent]}
+        return {
+            **self._object(target),
+            "appliedRequestIds": [message["requestId"] for _, _, message in self.sent],
+        }
 
     async def signal(self, target: Target, signal: Any, message: Any) -> None:
         self._object(target)
@@ -83,7 +97,7 @@ class Plane:
 
 @dataclass
 class ScalingUnderTest:
-    """What is served. `now`: its clock."""
+    """The front under test. `now` is its clock."""
 
     folder: Path
     now: datetime = NOW
@@ -94,15 +108,26 @@ class ScalingUnderTest:
     def __post_init__(self) -> None:
         self.projection = Projection()
         self.projection.complete = True
-        self.plane = Plane({(ns, name): a_deployment(name, ns) for ns, name in (("a", "chat"), ("a", "code"), ("b", "chat"))})
+        self.plane = Plane(
+            {
+                (ns, name): a_deployment(name, ns)
+                for ns, name in (("a", "chat"), ("a", "code"), ("b", "chat"))
+            }
+        )
         for (namespace, name), tree in self.plane.objects.items():
-            self.projection.put(Key("ModelDeployment", namespace, name), tree)
+            self.projection.put(ObjectKey("ModelDeployment", namespace, name), tree)
         access, callers = self.folder / "access.yaml", self.folder / "callers.yaml"
         access.write_text(ACCESS)
         callers.write_text(CALLERS)
         self.told = Told(AGE_MAX, lambda: self.now)
         plane = cast("ControlPlane", self.plane)
-        self.front = Front(plane, self.projection, Access(AccessRules(access)), limits=self.limits, audit_log=self.audit_log)
+        self.front = Front(
+            plane,
+            self.projection,
+            AccessControl(AccessRules(access)),
+            limits=self.limits,
+            audit_log=self.audit_log,
+        )
         self.scaling = Scaling(self.front, self.told, Callers(callers, self.audience))
 
     @asynccontextmanager
@@ -128,15 +153,26 @@ def signature(
     method: str = "POST",
     audience: str = AUDIENCE,
 ) -> dict[str, str]:
-    """The headers of a signed request."""
+    """Return the headers of a signed request."""
     timestamp = str(int(at.timestamp()))
-    signed = signed_text(audience, timestamp, request_id, method=method, target=path, body=body)
-    values = (caller, timestamp, request_id, hmac.digest(bytes.fromhex(key), signed, hashlib.sha256).hex())
+    signed = signed_text(
+        audience, timestamp, request_id, method=method, target=path, body=body
+    )
+    values = (
+        caller,
+        timestamp,
+        request_id,
+        hmac.digest(bytes.fromhex(key), signed, hashlib.sha256).hex(),
+    )
     return dict(zip(signing.HEADERS, values, strict=True))
 
 
-async def asked(client: Client, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Json]:
-    """Make a request; gives the status and the body."""
+async def asked(
+    client: Client, method: str, path: str, body: Any = None, **headers: str
+) -> tuple[int, Json]:
+    """Send a request; return the status and body."""
     data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-    async with client.request(method, path, data=data, headers={"Content-Type": "application/json", **headers}) as answer:
+    async with client.request(
+        method, path, data=data, headers={"Content-Type": "application/json", **headers}
+    ) as answer:
         return answer.status, await answer.json()

@@ -1,4 +1,8 @@
-"""How much of a body is read, and of whom: the rest is never sent in these tests, so an answer shows that it is not waited for."""
+"""Bodies are read only as far as necessary.
+
+These tests never send the rest of a body, so an answer proves that the front does not
+wait for it.
+"""
 
 import asyncio
 import json
@@ -13,7 +17,16 @@ from aiohttp.web import Request
 from front.access.signing import SIGNATURE, TIMESTAMP, WINDOW_SECONDS
 from front.scaling.routes import BODY_BYTES_MAX
 from front.serving.app import read
-from tests.front.scaling.scaling_under_test import NOW, TOKEN, Client, Json, ScalingUnderTest, asked, path_of, signature
+from tests.front.scaling.scaling_under_test import (
+    NOW,
+    TOKEN,
+    Client,
+    Json,
+    ScalingUnderTest,
+    asked,
+    path_of,
+    signature,
+)
 
 PATH = path_of("chat", "scale")
 BODY = b'{"replicas":5}'
@@ -22,8 +35,15 @@ CHUNKED = {"Transfer-Encoding": "chunked"}
 SECONDS = 10
 
 
-@pytest.fixture(params=[http_parser.HttpRequestParser, http_parser.HttpRequestParserPy], ids=["compiled", "python"])
-async def client(served: ScalingUnderTest, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+@pytest.fixture(
+    params=[http_parser.HttpRequestParser, http_parser.HttpRequestParserPy],
+    ids=["compiled", "python"],
+)
+async def client(
+    served: ScalingUnderTest,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Client]:
     """A server with either parser of aiohttp."""
     monkeypatch.setattr(web_protocol, "HttpRequestParser", request.param)
     async with served.client() as client:
@@ -31,11 +51,17 @@ async def client(served: ScalingUnderTest, request: pytest.FixtureRequest, monke
 
 
 def head_of(path: str, headers: Mapping[str, str]) -> bytes:
-    return f"POST {path} HTTP/1.1\r\nHost: front\r\n".encode() + b"".join(f"{k}: {v}\r\n".encode() for k, v in headers.items()) + b"\r\n"
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: front\r\n".encode()
+        + b"".join(f"{k}: {v}\r\n".encode() for k, v in headers.items())
+        + b"\r\n"
+    )
 
 
 @asynccontextmanager
-async def connected(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def connected(
+    client: Client,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     reader, writer = await asyncio.open_connection(client.host, client.port)
     try:
         yield reader, writer
@@ -46,7 +72,11 @@ async def connected(client: Client) -> AsyncIterator[tuple[asyncio.StreamReader,
 async def answer(reader: asyncio.StreamReader) -> tuple[int, Json]:
     async with asyncio.timeout(SECONDS):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = next(int(line.partition(":")[2]) for line in head.splitlines() if line.lower().startswith("content-length:"))
+        length = next(
+            int(line.partition(":")[2])
+            for line in head.splitlines()
+            if line.lower().startswith("content-length:")
+        )
         return int(head.split()[1]), json.loads(await reader.readexactly(length))
 
 
@@ -60,7 +90,9 @@ async def answer(reader: asyncio.StreamReader) -> tuple[int, Json]:
     ],
     ids=["none", "another form", "another time", "no time"],
 )
-async def test_without_the_headers_of_a_signature_no_body_is_read(client: Client, headers: dict[str, str]) -> None:
+async def test_without_signature_headers_no_body_is_read(
+    client: Client, headers: dict[str, str]
+) -> None:
     async with connected(client) as (reader, writer):
         writer.write(head_of(PATH, {**headers, "Content-Length": str(len(BODY))}))
         assert (await answer(reader))[0] == 401
@@ -71,20 +103,27 @@ async def test_without_the_headers_of_a_signature_no_body_is_read(client: Client
     [(PATH, SIGNED), ("/v1/events", {"Authorization": f"Bearer {TOKEN}"})],
     ids=["signed", "with a token"],
 )
-async def test_of_a_body_that_is_too_large_no_more_is_read(client: Client, path: str, headers: dict[str, str]) -> None:
+async def test_the_rest_of_a_large_body_is_not_read(
+    client: Client, path: str, headers: dict[str, str]
+) -> None:
     async with connected(client) as (reader, writer):
         writer.write(head_of(path, {**headers, **CHUNKED}))
         writer.write(b"%x\r\n%b\r\n" % (BODY_BYTES_MAX, b" " * BODY_BYTES_MAX))
         await writer.drain()
         writer.write(b"1\r\n \r\n")
         status, told = await answer(reader)
-        assert (status, told["message"]) == (413, f"the request is larger than {BODY_BYTES_MAX} bytes")
+        assert (status, told["message"]) == (
+            413,
+            f"the request is larger than {BODY_BYTES_MAX} bytes",
+        )
 
 
-async def test_what_arrives_so_slowly_that_its_time_is_over_is_refused(
+async def test_a_slow_body_whose_signature_expires_is_rejected(
     served: ScalingUnderTest, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else a repeat could begin while its first answer is remembered, and be carried out when that is forgotten."""
+    """Otherwise a repeat could start while its first answer is remembered, and be
+    carried out after it was forgotten.
+    """
 
     async def slow(request: Request, bytes_max: int) -> bytes:
         served.now += timedelta(seconds=WINDOW_SECONDS + 1)
@@ -96,15 +135,19 @@ async def test_what_arrives_so_slowly_that_its_time_is_over_is_refused(
     assert served.plane.sent == []
 
 
-async def test_a_body_in_parts_that_cannot_be_read_is_refused_in_words(served: ScalingUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled parser answers by itself."""
+async def test_a_malformed_chunked_body_is_rejected_with_a_message(
+    served: ScalingUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled parser rejects the request itself."""
     reading = asyncio.Event()
 
     async def noted(request: Request, bytes_max: int) -> bytes:
         reading.set()
         return await read(request, bytes_max)
 
-    monkeypatch.setattr(web_protocol, "HttpRequestParser", http_parser.HttpRequestParserPy)
+    monkeypatch.setattr(
+        web_protocol, "HttpRequestParser", http_parser.HttpRequestParserPy
+    )
     monkeypatch.setattr("front.scaling.routes.read", noted)
     async with served.client() as client, connected(client) as (reader, writer):
         writer.write(head_of(PATH, {**SIGNED, **CHUNKED}) + b"3\r\nabc\r\n")
@@ -112,4 +155,4 @@ async def test_a_body_in_parts_that_cannot_be_read_is_refused_in_words(served: S
         writer.write(b"ZZ\r\n")
         status, told = await answer(reader)
         assert (status, told["reason"]) == (400, "BadRequest")
-        assert "the body of the request cannot be read" in told["message"]
+        assert "the body of the request is malformed" in told["message"]

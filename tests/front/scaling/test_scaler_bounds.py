@@ -1,4 +1,6 @@
-"""What one client, or one that is gone, can take of the external scaler: connections, streams, messages, pings."""
+"""The resources that one client can take from the external scaler, also after it
+vanished.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,28 +12,30 @@ from typing import Any
 import grpc
 import pytest
 
-from front.access.access import Access
+from front.access.access import AccessControl
 from front.access.limits import Allowance, Limits
 from front.scaling import external_scaler
 from front.scaling import scaler_messages as messages
 from front.scaling.numbers import Numbers
-from front.store.projection import Key
+from front.store.projection import ObjectKey
 from tests.front.scaling.keda import ALLOWANCE, Keda, a_server
 from tests.front.scaling.scaling_under_test import ScalingUnderTest
 from tests.workflows.environment.harness import eventually
 
-CHAT = Key("ModelDeployment", "a", "chat")
-REFERENCE = messages.ScaledObjectRef(name="chat", namespace="a", scalerMetadata={"targetValue": "2"})
+CHAT = ObjectKey("ModelDeployment", "a", "chat")
+REFERENCE = messages.ScaledObjectRef(
+    name="chat", namespace="a", scalerMetadata={"targetValue": "2"}
+)
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 PING = b"\0\0\x08\x06\0\0\0\0\0" + b"12345678"
 
 
 @pytest.fixture
 def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScalingUnderTest:
-    """A front without an access file, with numbers of a deployment."""
+    """A front without an access file, with metrics of a deployment."""
     monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
     served = ScalingUnderTest(tmp_path, limits=Limits(ALLOWANCE))
-    served.front._access = Access()
+    served.front._access = AccessControl()
     served.told.tell(CHAT, Numbers("chat", served.now, {"queueDepth": 1}))
     return served
 
@@ -46,8 +50,10 @@ def options(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 @asynccontextmanager
 async def connected(address: str) -> AsyncIterator[Keda]:
-    """A client with a connection of its own."""
-    async with grpc.aio.insecure_channel(address, options=(("grpc.use_local_subchannel_pool", 1),)) as channel:
+    """A client with its own connection."""
+    async with grpc.aio.insecure_channel(
+        address, options=(("grpc.use_local_subchannel_pool", 1),)
+    ) as channel:
         yield Keda(channel)
 
 
@@ -57,16 +63,21 @@ async def failure_of(call: Any) -> Any:
     return failed.value.code()
 
 
-async def test_connections_beyond_the_most_are_closed_and_one_that_ends_makes_room(
+async def test_connections_above_the_limit_are_closed_until_another_ends(
     served: ScalingUnderTest, options: dict[str, int]
 ) -> None:
     options["grpc.max_allowed_incoming_connections"] = 2
     async with a_server(served) as address, AsyncExitStack() as clients:
         async with connected(address) as first:
-            second, third = [await clients.enter_async_context(connected(address)) for _ in range(2)]
+            second, third = [
+                await clients.enter_async_context(connected(address)) for _ in range(2)
+            ]
             assert await first.is_active(REFERENCE)
             assert await second.is_active(REFERENCE)
-            assert await failure_of(third.is_active(REFERENCE)) is grpc.StatusCode.UNAVAILABLE
+            assert (
+                await failure_of(third.is_active(REFERENCE))
+                is grpc.StatusCode.UNAVAILABLE
+            )
 
         async def has_room() -> bool:
             try:
@@ -79,8 +90,11 @@ async def test_connections_beyond_the_most_are_closed_and_one_that_ends_makes_ro
 
 
 def test_bounds_of_connections() -> None:
-    """The other tests set smaller ones."""
-    assert {name.rpartition(".")[2]: value for name, value in external_scaler.OPTIONS.items()} == {
+    """The other tests use smaller ones."""
+    assert {
+        name.rpartition(".")[2]: value
+        for name, value in external_scaler.OPTIONS.items()
+    } == {
         "so_reuseport": 0,
         "max_receive_message_length": 65_536,
         "max_allowed_incoming_connections": 256,
@@ -92,9 +106,15 @@ def test_bounds_of_connections() -> None:
 
 
 @pytest.mark.slow
-async def test_of_one_connection_streams_beyond_the_most_wait_and_others_are_answered(served: ScalingUnderTest) -> None:
+async def test_streams_above_a_connections_limit_wait_while_others_are_answered(
+    served: ScalingUnderTest,
+) -> None:
     allowance = Allowance(per_second=50, burst=200, requests=1, watches=1)
-    async with a_server(served, allowance) as address, connected(address) as keda, connected(address) as other:
+    async with (
+        a_server(served, allowance) as address,
+        connected(address) as keda,
+        connected(address) as other,
+    ):
         streams = [keda.stream(REFERENCE) for _ in range(4)]
         for stream in streams:
             assert (await stream.read()).result
@@ -105,43 +125,65 @@ async def test_of_one_connection_streams_beyond_the_most_wait_and_others_are_ans
         assert await keda.is_active(REFERENCE)
 
 
-async def test_a_stream_beyond_those_of_its_user_is_refused_and_does_not_wait(served: ScalingUnderTest) -> None:
+async def test_a_stream_above_its_users_limit_is_rejected_at_once(
+    served: ScalingUnderTest,
+) -> None:
     allowance = Allowance(per_second=50, burst=200, requests=1, watches=1)
     served.front.limits = Limits(allowance)
     async with a_server(served, allowance) as address, connected(address) as keda:
         stream = keda.stream(REFERENCE)
         assert (await stream.read()).result
-        assert await failure_of(keda.stream(REFERENCE).read()) is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert (
+            await failure_of(keda.stream(REFERENCE).read())
+            is grpc.StatusCode.RESOURCE_EXHAUSTED
+        )
 
 
-async def test_a_message_that_is_too_large_is_refused(served: ScalingUnderTest) -> None:
-    large = messages.ScaledObjectRef(name="chat", namespace="a", scalerMetadata={"x": "x" * 64 * 1024})
+async def test_a_message_that_is_too_large_is_rejected(
+    served: ScalingUnderTest,
+) -> None:
+    large = messages.ScaledObjectRef(
+        name="chat", namespace="a", scalerMetadata={"x": "x" * 64 * 1024}
+    )
     async with a_server(served) as address, connected(address) as keda:
         assert (await keda.refusal(large))[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 @dataclass
 class Relay:
-    """Between a client and the scaler, until it is cut: then neither hears of the other, and no connection is closed."""
+    """A proxy between client and scaler.
+
+    After it cuts the connection, neither side notices.
+    """
 
     address: str
     cut: bool = False
     writers: list[asyncio.StreamWriter] = field(default_factory=list)
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         host, _, port = self.address.rpartition(":")
         to_reader, to_writer = await asyncio.open_connection(host, int(port))
         self.writers += [writer, to_writer]
-        await asyncio.gather(self._forward(reader, to_writer), self._forward(to_reader, writer), return_exceptions=True)
+        await asyncio.gather(
+            self._forward(reader, to_writer),
+            self._forward(to_reader, writer),
+            return_exceptions=True,
+        )
 
-    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _forward(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         while data := await reader.read(4096):
             if not self.cut:
                 writer.write(data)
 
 
 @pytest.mark.slow
-async def test_the_streams_of_a_peer_that_is_gone_without_a_word_end(served: ScalingUnderTest, options: dict[str, int]) -> None:
+async def test_the_streams_of_a_vanished_client_end(
+    served: ScalingUnderTest, options: dict[str, int]
+) -> None:
     options |= {"grpc.keepalive_time_ms": 200, "grpc.http2.ping_timeout_ms": 200}
     async with a_server(served) as address:
         relay = Relay(address)
@@ -155,14 +197,18 @@ async def test_the_streams_of_a_peer_that_is_gone_without_a_word_end(served: Sca
             async def watches() -> int:
                 return served.front.limits._watches.total()
 
-            await eventually(watches, lambda count: not count, what="the end of the stream")
+            await eventually(
+                watches, lambda count: not count, what="the end of the stream"
+            )
             for writer in relay.writers:
                 writer.close()
         between.close()
 
 
 @pytest.mark.slow
-async def test_a_connection_without_calls_is_closed(served: ScalingUnderTest, options: dict[str, int]) -> None:
+async def test_a_connection_without_calls_is_closed(
+    served: ScalingUnderTest, options: dict[str, int]
+) -> None:
     options["grpc.max_connection_idle_ms"] = 200
     async with a_server(served) as address, connected(address) as keda:
         assert await keda.is_active(REFERENCE)
@@ -171,7 +217,9 @@ async def test_a_connection_without_calls_is_closed(served: ScalingUnderTest, op
 
 
 @asynccontextmanager
-async def raw(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+async def raw(
+    address: str,
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     host, _, port = address.rpartition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     try:
@@ -180,13 +228,17 @@ async def raw(address: str) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio
         writer.close()
 
 
-async def test_a_connection_that_says_nothing_is_closed(served: ScalingUnderTest, options: dict[str, int]) -> None:
+async def test_a_silent_connection_is_closed(
+    served: ScalingUnderTest, options: dict[str, int]
+) -> None:
     options["grpc.server_handshake_timeout_ms"] = 200
     async with a_server(served) as address, raw(address) as (reader, _):
         await asyncio.wait_for(reader.read(), 20)
 
 
-async def test_a_connection_that_pings_all_the_time_is_closed(served: ScalingUnderTest) -> None:
+async def test_a_connection_that_pings_all_the_time_is_closed(
+    served: ScalingUnderTest,
+) -> None:
     async with a_server(served) as address, raw(address) as (reader, writer):
         writer.write(PREFACE + 10 * PING)
         assert b"too_many_pings" in await asyncio.wait_for(reader.read(), 20)

@@ -1,4 +1,4 @@
-"""Numbers that are scraped: of the addresses of the file alone, whole or not at all, and old as soon as nothing new comes."""
+"""Scraped metrics come only from addresses in the file, are complete, and expire."""
 
 import asyncio
 import gzip
@@ -15,22 +15,37 @@ import yaml
 from aiohttp import web
 
 from api_types.sections.front import FrontSettings
-from client.errors import Refused
+from fleet_client.errors import Refused
 from front.access.files import BadAccessFile, WatchedFile, load
 from front.main import scraper_of
 from front.scaling import scraping
 from front.scaling.numbers import Numbers, Told
-from front.scaling.scraping import Scraped, ScrapeFile, Scraper, Unusable, sums_of
-from front.serving.errors import Refused as Unknown
-from front.store.projection import Key, Projection
+from front.scaling.scraping import (
+    Scraped,
+    ScrapeFile,
+    Scraper,
+    UnusableMetrics,
+    sums_of,
+)
+from front.serving.errors import RejectedRequest
+from front.store.projection import ObjectKey, Projection
 from testbed.cluster.pki import Authority
 from tests.front.scaling.endpoint import PAGE, RUNNING, WAITING, Endpoint, Handler
-from tests.front.scaling.scaling_under_test import AGE_MAX, NOW, Json, ScalingUnderTest, a_deployment
+from tests.front.scaling.scaling_under_test import (
+    AGE_MAX,
+    NOW,
+    Json,
+    ScalingUnderTest,
+    a_deployment,
+)
 from tests.workflows.environment import harness
 
-# A scraper of these tests asks each hundredth of a second.
+# Scrapers of these tests run every hundredth of a second.
 eventually = partial(harness.eventually, longest_pause=0.02)
-CHAT, CODE = Key("ModelDeployment", "a", "chat"), Key("ModelDeployment", "a", "code")
+CHAT, CODE = (
+    ObjectKey("ModelDeployment", "a", "chat"),
+    ObjectKey("ModelDeployment", "a", "code"),
+)
 BOTH = {"queueDepth": WAITING, "runningRequests": RUNNING}
 
 
@@ -38,27 +53,41 @@ def entry(*urls: str, name: str = "chat", **more: Any) -> Json:
     return {"namespace": "a", "name": name, "urls": list(urls), **(more or BOTH)}
 
 
-def numbers_of(told: Told, key: Key = CHAT, uid: str = "chat") -> dict[str, float] | None:
-    """Give what is known; None where an autoscaler would get an error."""
+def numbers_of(
+    told: Told, key: ObjectKey = CHAT, uid: str = "chat"
+) -> dict[str, float] | None:
+    """Return the known metrics; None if an autoscaler would get an error."""
     try:
         return told.read(key, uid).values
-    except Unknown:
+    except RejectedRequest:
         return None
 
 
 class Scraping:
-    """A scraper before two deployments, chat and code, with a file."""
+    """A scraper with a file, for the deployments chat and code."""
 
     def __init__(self, served: ScalingUnderTest) -> None:
-        self.told, self.projection, self.file = served.told, served.projection, served.folder / "scrape.yaml"
+        self.told, self.projection, self.file = (
+            served.told,
+            served.projection,
+            served.folder / "scrape.yaml",
+        )
 
     def write(self, *entries: Json) -> None:
         self.file.write_text(yaml.safe_dump({"deployments": list(entries)}))
 
     @asynccontextmanager
-    async def running(self, *entries: Json, interval: float = 0.01, tls: ssl.SSLContext | None = None) -> AsyncIterator[None]:
+    async def running(
+        self, *entries: Json, interval: float = 0.01, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[None]:
         self.write(*entries)
-        scraper = Scraper(WatchedFile(self.file, ScrapeFile), self.told, self.projection, interval, tls)
+        scraper = Scraper(
+            WatchedFile(self.file, ScrapeFile),
+            self.told,
+            self.projection,
+            interval,
+            tls,
+        )
         task = asyncio.create_task(scraper.run())
         try:
             yield
@@ -67,7 +96,7 @@ class Scraping:
             await asyncio.gather(task, return_exceptions=True)
             assert not scraper._tasks
 
-    async def known(self, key: Key = CHAT) -> dict[str, float] | None:
+    async def known(self, key: ObjectKey = CHAT) -> dict[str, float] | None:
         return numbers_of(self.told, key, key.name)
 
 
@@ -83,19 +112,32 @@ async def endpoint() -> AsyncIterator[tuple[Endpoint, str]]:
         yield found, url
 
 
-# --- what an answer says --------------------------------------------------------------------------------------------------------------
+# Responses
 
 
-def test_samples_of_the_metrics_with_the_labels_are_summed() -> None:
-    assert sums_of(PAGE.encode(), BOTH, {}).values == {"queueDepth": 105.0, "runningRequests": 15.0}
-    assert sums_of(PAGE.encode(), {"queueDepth": WAITING}, {"model_name": "qwen"}).values == {"queueDepth": 5.0}
-    assert sums_of(PAGE.encode(), {"queueDepth": WAITING}, {"model_name": 'o{t"h,er'}).values == {"queueDepth": 100.0}
-    assert sums_of(b"q 1 1000\nq{} 2 999000\nq\t3\n", {"queueDepth": "q"}, {}).values == {"queueDepth": 6.0}
+def test_samples_with_the_metric_and_labels_are_summed() -> None:
+    assert sums_of(PAGE.encode(), BOTH, {}).values == {
+        "queueDepth": 105.0,
+        "runningRequests": 15.0,
+    }
+    assert sums_of(
+        PAGE.encode(), {"queueDepth": WAITING}, {"model_name": "qwen"}
+    ).values == {"queueDepth": 5.0}
+    assert sums_of(
+        PAGE.encode(), {"queueDepth": WAITING}, {"model_name": 'o{t"h,er'}
+    ).values == {"queueDepth": 100.0}
+    assert sums_of(
+        b"q 1 1000\nq{} 2 999000\nq\t3\n", {"queueDepth": "q"}, {}
+    ).values == {"queueDepth": 6.0}
 
 
-def test_what_is_summed_is_as_old_as_its_oldest_sample() -> None:
+def test_a_sum_is_as_old_as_its_oldest_sample() -> None:
     assert sums_of(b"q 1", {"queueDepth": "q"}, {}).observed is None
-    observed = sums_of(f"q 1 {int(NOW.timestamp() * 1000)}\nq 2 {int(NOW.timestamp() * 1000) - 5000}".encode(), {"queueDepth": "q"}, {})
+    observed = sums_of(
+        f"q 1 {int(NOW.timestamp() * 1000)}\nq 2 {int(NOW.timestamp() * 1000) - 5000}".encode(),
+        {"queueDepth": "q"},
+        {},
+    )
     assert observed.observed == NOW - timedelta(seconds=5)
 
 
@@ -104,54 +146,82 @@ def test_what_is_summed_is_as_old_as_its_oldest_sample() -> None:
     [
         (b"", "no sample of q"),
         (b"q_total 1\nqq 1\n# q 1", "no sample of q"),
-        (b"q\xff 1", "no text in UTF-8"),
-        (b"q NaN", "no number between"),
-        (b"q +Inf", "no number between"),
-        (b"q -1", "no number between"),
-        (b"q 1e12\nq 1", "no number between"),
-        (b"q ", "cannot be read"),
-        (b"q one", "cannot be read"),
-        (b'q{a="1" 1', "cannot be read"),
-        (b"q{a=1} 1", "cannot be read"),
-        (b"q{" + b"{" * 5000 + b"} 1", "cannot be read"),
-        (b"q 1 9" + b"0" * 300, "a time that is none"),
+        (b"q\xff 1", "not UTF-8 text"),
+        (b"q NaN", "not a number between"),
+        (b"q +Inf", "not a number between"),
+        (b"q -1", "not a number between"),
+        (b"q 1e12\nq 1", "not a number between"),
+        (b"q ", "malformed sample of q"),
+        (b"q one", "malformed sample of q"),
+        (b'q{a="1" 1', "malformed sample of q"),
+        (b"q{a=1} 1", "malformed sample of q"),
+        (b"q{" + b"{" * 5000 + b"} 1", "malformed sample of q"),
+        (b"q 1 9" + b"0" * 300, "an invalid time"),
         (b"q 1\n" * (scraping.SAMPLES_MAX + 1), "more than 1000 samples"),
     ],
 )
-def test_an_answer_that_does_not_say_it_gives_no_number(body: bytes, problem: str) -> None:
-    with pytest.raises(Unusable, match=problem):
+def test_an_unusable_response_gives_no_metric(body: bytes, problem: str) -> None:
+    with pytest.raises(UnusableMetrics, match=problem):
         sums_of(body, {"queueDepth": "q"}, {})
 
 
-def test_a_number_that_one_of_two_metrics_has_is_not_enough() -> None:
-    with pytest.raises(Unusable, match="no sample of r"):
+def test_a_response_with_one_of_two_metrics_is_unusable() -> None:
+    with pytest.raises(UnusableMetrics, match="no sample of r"):
         sums_of(b"q 1", {"queueDepth": "q", "runningRequests": "r"}, {})
-    with pytest.raises(Unusable, match="no sample of q"):
+    with pytest.raises(UnusableMetrics, match="no sample of q"):
         sums_of(b'q{a="2"} 1', {"queueDepth": "q"}, {"a": "1"})
 
 
-# --- who is asked ---------------------------------------------------------------------------------------------------------------------
+# Addresses
 
 
-async def test_the_sum_over_all_addresses_is_what_an_autoscaler_reads(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
+async def test_an_autoscaler_reads_the_sum_over_all_addresses(
+    scraping_: Scraping, endpoint: tuple[Endpoint, str]
+) -> None:
     url = endpoint[1]
-    async with scraping_.running(entry(url, f"{url}?replica=1"), entry(url, name="code", queueDepth=WAITING, labels={"engine": "1"})):
-        await eventually(scraping_.known, lambda found: found == {"queueDepth": 210, "runningRequests": 30}, what="the numbers")
-        await eventually(lambda: scraping_.known(CODE), lambda found: found == {"queueDepth": 2}, what="those of the other")
-    assert {(request.method, request.headers.get("Cookie"), request.headers.get("Authorization")) for request in endpoint[0].asked} == {
-        ("GET", None, None)
-    }
+    async with scraping_.running(
+        entry(url, f"{url}?replica=1"),
+        entry(url, name="code", queueDepth=WAITING, labels={"engine": "1"}),
+    ):
+        await eventually(
+            scraping_.known,
+            lambda found: found == {"queueDepth": 210, "runningRequests": 30},
+            what="the numbers",
+        )
+        await eventually(
+            lambda: scraping_.known(CODE),
+            lambda found: found == {"queueDepth": 2},
+            what="those of the other",
+        )
+    assert {
+        (
+            request.method,
+            request.headers.get("Cookie"),
+            request.headers.get("Authorization"),
+        )
+        for request in endpoint[0].asked
+    } == {("GET", None, None)}
 
 
-async def test_one_address_that_does_not_answer_leaves_no_part_of_a_sum(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
+async def test_no_partial_sum_is_stored_if_one_address_fails(
+    scraping_: Scraping, endpoint: tuple[Endpoint, str]
+) -> None:
     ours, url = endpoint
 
     async def one_fails(request: web.Request) -> web.StreamResponse:
-        return web.Response(status=500) if request.query_string else await ours.page(request)
+        return (
+            web.Response(status=500)
+            if request.query_string
+            else await ours.page(request)
+        )
 
     ours.answer = one_fails
-    async with scraping_.running(entry(url, f"{url}?replica=1"), entry(url, name="code")):
-        await eventually(lambda: scraping_.known(CODE), bool, what="the numbers of the other")
+    async with scraping_.running(
+        entry(url, f"{url}?replica=1"), entry(url, name="code")
+    ):
+        await eventually(
+            lambda: scraping_.known(CODE), bool, what="the numbers of the other"
+        )
         assert await scraping_.known() is None
         ours.answer = ours.page
         await eventually(scraping_.known, bool, what="the numbers")
@@ -162,11 +232,18 @@ async def redirected(_request: web.Request) -> web.StreamResponse:
 
 
 async def packed(_request: web.Request) -> web.StreamResponse:
-    return web.Response(body=gzip.compress(PAGE.encode()), headers={"Content-Encoding": "gzip"})
+    return web.Response(
+        body=gzip.compress(PAGE.encode()), headers={"Content-Encoding": "gzip"}
+    )
 
 
 async def open_metrics(_request: web.Request) -> web.StreamResponse:
-    return web.Response(body=PAGE.encode(), headers={"Content-Type": "application/openmetrics-text; version=1.0.0; charset=utf-8"})
+    return web.Response(
+        body=PAGE.encode(),
+        headers={
+            "Content-Type": "application/openmetrics-text; version=1.0.0; charset=utf-8"
+        },
+    )
 
 
 async def endless(request: web.Request) -> web.StreamResponse:
@@ -187,20 +264,26 @@ async def slow(request: web.Request) -> web.StreamResponse:
 @pytest.mark.parametrize(
     ("answer", "problem"),
     [
-        (redirected, "the answer is 302; redirections are not followed"),
-        (packed, "its answer is compressed"),
-        (open_metrics, "its answer is OpenMetrics"),
-        (endless, f"its answer has more than {scraping.BODY_BYTES_MAX} bytes"),
-        pytest.param(slow, "no whole answer within", marks=pytest.mark.slow),
+        (redirected, "the HTTP status is 302; redirects are not followed"),
+        (packed, "the response is compressed"),
+        (open_metrics, "the format OpenMetrics"),
+        (endless, f"the response has more than {scraping.BODY_BYTES_MAX} bytes"),
+        pytest.param(slow, "no complete response within", marks=pytest.mark.slow),
     ],
 )
-async def test_what_an_address_must_not_answer_is_no_number_and_is_told_once(
-    scraping_: Scraping, endpoint: tuple[Endpoint, str], monkeypatch: pytest.MonkeyPatch, answer: Handler, problem: str
+async def test_an_invalid_response_gives_no_metric_and_is_logged_once(
+    scraping_: Scraping,
+    endpoint: tuple[Endpoint, str],
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Handler,
+    problem: str,
 ) -> None:
     ours, url = endpoint
     ours.answer, warned = answer, list[str]()
     monkeypatch.setattr(scraping, "ANSWER_SECONDS", 0.3 if answer is slow else 30.0)
-    monkeypatch.setattr(scraping.log, "warning", lambda _text, **more: warned.append(more["problem"]))
+    monkeypatch.setattr(
+        scraping.log, "warning", lambda _text, **more: warned.append(more["problem"])
+    )
 
     async def enough() -> bool:
         return len(ours.asked) > 2
@@ -208,12 +291,14 @@ async def test_what_an_address_must_not_answer_is_no_number_and_is_told_once(
     async with scraping_.running(entry(f"{url}?token=secret")):
         await eventually(enough, bool, what="several attempts")
     assert numbers_of(scraping_.told) is None
-    assert [text for text in warned if problem in text and "secret" not in text] == warned
+    assert [
+        text for text in warned if problem in text and "secret" not in text
+    ] == warned
     assert len(warned) == 1
     assert {request.path for request in ours.asked} == {"/metrics"}
 
 
-async def test_a_deployment_whose_address_hangs_delays_no_other_and_is_asked_once_at_a_time(
+async def test_a_hanging_address_delays_no_other_deployment_and_gets_one_request(
     scraping_: Scraping, endpoint: tuple[Endpoint, str]
 ) -> None:
     ours, url = endpoint
@@ -230,12 +315,16 @@ async def test_a_deployment_whose_address_hangs_delays_no_other_and_is_asked_onc
         return sum(not request.query_string for request in ours.asked)
 
     async with scraping_.running(entry(f"{url}?hangs"), entry(url, name="code")):
-        await eventually(asked, lambda count: count > 3, what="the other to be asked again")
+        await eventually(
+            asked, lambda count: count > 3, what="the other to be asked again"
+        )
         assert sum(bool(request.query_string) for request in ours.asked) == 1
         go.set()
 
 
-async def test_numbers_become_old_when_the_address_is_gone(scraping_: Scraping, served: ScalingUnderTest) -> None:
+async def test_metrics_expire_when_the_address_is_gone(
+    scraping_: Scraping, served: ScalingUnderTest
+) -> None:
     ours = Endpoint()
     async with ours.served() as url, scraping_.running(entry(url)):
         await eventually(scraping_.known, bool, what="the numbers")
@@ -246,7 +335,9 @@ async def test_numbers_become_old_when_the_address_is_gone(scraping_: Scraping, 
         assert await scraping_.known() is None
 
 
-async def test_a_sample_of_long_ago_is_no_number(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
+async def test_an_old_sample_gives_no_metric(
+    scraping_: Scraping, endpoint: tuple[Endpoint, str]
+) -> None:
     ours, url = endpoint
     stamp = int(NOW.timestamp() * 1000)
     ours.text = f"q 1 {stamp - 121_000}\nq 2 {stamp}\n"
@@ -262,7 +353,9 @@ async def test_a_sample_of_long_ago_is_no_number(scraping_: Scraping, endpoint: 
     assert scraping_.told.read(CHAT, "chat").observed == NOW
 
 
-async def test_of_told_and_scraped_the_later_observed_holds(scraping_: Scraping, endpoint: tuple[Endpoint, str]) -> None:
+async def test_the_latest_of_pushed_and_scraped_metrics_wins(
+    scraping_: Scraping, endpoint: tuple[Endpoint, str]
+) -> None:
     ours, url = endpoint
     ours.text = f"q 1 {int(NOW.timestamp() * 1000) - 30_000}\n"
     scraping_.told.tell(CHAT, Numbers("chat", NOW, {"queueDepth": 7}))
@@ -275,7 +368,7 @@ async def test_of_told_and_scraped_the_later_observed_holds(scraping_: Scraping,
     assert await scraping_.known() == {"queueDepth": 7}
 
 
-async def test_what_does_not_exist_is_not_asked_for_and_one_created_anew_is_not_so_busy(
+async def test_missing_deployments_are_not_scraped_and_recreated_ones_start_without_metrics(
     scraping_: Scraping, endpoint: tuple[Endpoint, str]
 ) -> None:
     ours, url = endpoint
@@ -287,7 +380,9 @@ async def test_what_does_not_exist_is_not_asked_for_and_one_created_anew_is_not_
         return await ours.page(request)
 
     ours.answer = held
-    async with scraping_.running(entry(f"{url}?none", name="none"), entry(url), interval=3600):
+    async with scraping_.running(
+        entry(f"{url}?none", name="none"), entry(url), interval=3600
+    ):
         await asking.wait()
         later = a_deployment("chat", uid="later")
         later["metadata"]["resourceVersion"] = "2000"
@@ -298,11 +393,13 @@ async def test_what_does_not_exist_is_not_asked_for_and_one_created_anew_is_not_
     assert [request.query_string for request in ours.asked] == [""]
 
 
-async def test_the_file_is_read_again_and_a_broken_one_changes_nothing(
+async def test_the_file_is_reloaded_and_an_invalid_one_changes_nothing(
     scraping_: Scraping, endpoint: tuple[Endpoint, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failed = list[str]()
-    monkeypatch.setattr(scraping.log, "error", lambda _text, **more: failed.append(more["problem"]))
+    monkeypatch.setattr(
+        scraping.log, "error", lambda _text, **more: failed.append(more["problem"])
+    )
     async with scraping_.running(entry(endpoint[1])):
         await eventually(scraping_.known, bool, what="the numbers")
         scraping_.file.write_text("deployments: [{name: x}]")
@@ -312,14 +409,18 @@ async def test_the_file_is_read_again_and_a_broken_one_changes_nothing(
 
         await eventually(problems, bool, what="the broken file")
         scraping_.write(entry(endpoint[1], name="code"))
-        await eventually(lambda: scraping_.known(CODE), bool, what="the numbers of the other")
+        await eventually(
+            lambda: scraping_.known(CODE), bool, what="the numbers of the other"
+        )
 
 
-async def test_a_defect_does_not_end_the_scraping(
+async def test_a_bug_does_not_end_the_scraping(
     scraping_: Scraping, endpoint: tuple[Endpoint, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failures = list[str]()
-    monkeypatch.setattr(scraping.log, "exception", lambda text, **_more: failures.append(text))
+    monkeypatch.setattr(
+        scraping.log, "exception", lambda text, **_more: failures.append(text)
+    )
     sums, left = scraping.sums_of, [RuntimeError("a defect")]
     refresh, also = WatchedFile.refresh, [RuntimeError("another")]
 
@@ -337,12 +438,16 @@ async def test_a_defect_does_not_end_the_scraping(
     monkeypatch.setattr(WatchedFile, "refresh", refreshed)
     async with scraping_.running(entry(endpoint[1])):
         await eventually(scraping_.known, bool, what="the numbers")
-    assert failures == ["nothing is scraped", "a deployment cannot be scraped"]
+    assert failures == ["cannot scrape deployments", "cannot scrape a deployment"]
 
 
 @pytest.mark.parametrize("is_trusted", [True, False])
-async def test_the_certificate_of_an_address_is_checked(
-    scraping_: Scraping, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
+async def test_the_certificate_of_an_address_is_verified(
+    scraping_: Scraping,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_trusted: bool,
 ) -> None:
     pki = Authority(tmp_path / "pki")
     pki.ensure()
@@ -350,7 +455,9 @@ async def test_the_certificate_of_an_address_is_checked(
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(pair.certificate, pair.key)
     ours, warned = Endpoint(), list[str]()
-    monkeypatch.setattr(scraping.log, "warning", lambda _text, **more: warned.append(more["problem"]))
+    monkeypatch.setattr(
+        scraping.log, "warning", lambda _text, **more: warned.append(more["problem"])
+    )
 
     async def told() -> list[str]:
         return warned
@@ -360,12 +467,16 @@ async def test_the_certificate_of_an_address_is_checked(
         if is_trusted:
             await eventually(scraping_.known, bool, what="the numbers")
         else:
-            await eventually(told, lambda texts: "CERTIFICATE_VERIFY_FAILED" in str(texts), what="the refusal")
+            await eventually(
+                told,
+                lambda texts: "CERTIFICATE_VERIFY_FAILED" in str(texts),
+                what="the refusal",
+            )
             assert ours.asked == []
     assert (numbers_of(scraping_.told) is not None) is is_trusted
 
 
-# --- the file and the settings --------------------------------------------------------------------------------------------------------
+# File and settings
 
 
 @pytest.mark.parametrize(
@@ -384,7 +495,9 @@ async def test_the_certificate_of_an_address_is_checked(
         "http://h/" + "m" * 2048,
     ],
 )
-def test_an_address_that_is_none_is_refused_without_its_text(tmp_path: Path, url: str) -> None:
+def test_an_invalid_address_is_rejected_without_its_text(
+    tmp_path: Path, url: str
+) -> None:
     file = tmp_path / "scrape.yaml"
     file.write_text(yaml.safe_dump({"deployments": [entry(url)]}))
     with pytest.raises(BadAccessFile) as refused:
@@ -396,34 +509,50 @@ def test_an_address_that_is_none_is_refused_without_its_text(tmp_path: Path, url
 @pytest.mark.parametrize(
     ("deployments", "problem"),
     [
-        ([{"namespace": "a", "name": "chat", "urls": ["http://h/m"]}], "one of queueDepth, runningRequests is required"),
-        ([entry("http://h/m"), entry("http://i/m")], "each may be there once"),
+        (
+            [{"namespace": "a", "name": "chat", "urls": ["http://h/m"]}],
+            "one of queueDepth, runningRequests is required",
+        ),
+        ([entry("http://h/m"), entry("http://i/m")], "a deployment occurs twice"),
         ([entry()], "at least 1 item"),
         ([entry(*[f"http://h/{number}" for number in range(17)])], "at most 16 items"),
         (
-            [entry(*[f"http://h/{at}" for at in range(16)], name=f"n{number}") for number in range(33)],
-            "at most 512 urls are scraped, got 528",
+            [
+                entry(*[f"http://h/{at}" for at in range(16)], name=f"n{number}")
+                for number in range(33)
+            ],
+            "the limit is 512 urls in total, got 528",
         ),
         ([entry("http://h/m", queueDepth="a b")], "match pattern"),
         ([entry("http://h/m", queueDepht="q", **BOTH)], "not permitted"),
     ],
 )
-def test_a_file_that_cannot_be_meant_is_refused(tmp_path: Path, deployments: list[Json], problem: str) -> None:
+def test_an_inconsistent_file_is_rejected(
+    tmp_path: Path, deployments: list[Json], problem: str
+) -> None:
     file = tmp_path / "scrape.yaml"
     file.write_text(yaml.safe_dump({"deployments": deployments}))
     with pytest.raises(BadAccessFile, match=problem):
         load(file, ScrapeFile)
 
 
-def test_settings_that_do_not_go_together_are_refused_with_the_next_step(tmp_path: Path) -> None:
+def test_contradictory_settings_are_rejected_with_the_next_step(
+    tmp_path: Path,
+) -> None:
     told, projection, file = Told(AGE_MAX), Projection(), tmp_path / "scrape.yaml"
     assert scraper_of(FrontSettings(), told, projection) is None
     file.write_text("{}")
     assert scraper_of(FrontSettings(scrape_file=file), told, projection)
     for settings, part in (
         (FrontSettings(scrape_file=tmp_path / "none"), "front.scrapeFile: "),
-        (FrontSettings(scrape_file=file, scrape_ca_file=tmp_path / "none"), "front.scrapeCaFile: "),
-        (FrontSettings(scrape_file=file, scrape_interval=120), "front.scrapeInterval is 120, and numbers are old after"),
+        (
+            FrontSettings(scrape_file=file, scrape_ca_file=tmp_path / "none"),
+            "front.scrapeCaFile: ",
+        ),
+        (
+            FrontSettings(scrape_file=file, scrape_interval=120),
+            "front.scrapeInterval is 120, but metrics expire after",
+        ),
     ):
         with pytest.raises(Refused) as refused:
             scraper_of(settings, told, projection)
@@ -431,6 +560,6 @@ def test_settings_that_do_not_go_together_are_refused_with_the_next_step(tmp_pat
         assert refused.value.next_step
 
 
-def test_a_file_names_what_is_scraped() -> None:
+def test_the_file_lists_the_scraped_deployments() -> None:
     scraped = Scraped.model_validate(entry("http://h/m", queueDepth="q"))
     assert (scraped.key, dict(scraped.metrics)) == (CHAT, {"queueDepth": "q"})
