@@ -1,6 +1,7 @@
-"""Read and write small YAML and JSON files whole.
+"""Read and write small YAML and JSON files.
 
-Every file of the testbed is replaced by rename, so a process that is killed while writing never leaves half a file for the next one.
+Every file of the testbed is replaced by a rename, so a process that is killed while it
+writes never leaves an incomplete file.
 """
 
 import io
@@ -15,7 +16,7 @@ PRIVATE = 0o600
 
 
 def write_text(path: Path, text: str, mode: int = PRIVATE) -> None:
-    """Replace `path` with `text`; its folder is made when missing."""
+    """Replace `path` with `text`, and create its folder if needed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.new")
     draft.touch(mode=mode)
@@ -25,12 +26,11 @@ def write_text(path: Path, text: str, mode: int = PRIVATE) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Replace `path` with `value` as JSON."""
     write_text(path, json.dumps(value, indent=1) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read `path`; None when there is no such file."""
+    """Return the content of `path`, or None if there is no such file."""
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
@@ -38,12 +38,13 @@ def read_json(path: Path) -> Any:
 
 
 def load_all(text: str) -> list[Any]:
-    """Every YAML document in `text` that is not empty."""
-    return [document for document in YAML(typ="safe").load_all(text) if document is not None]
+    """Return all YAML documents in `text` that are not empty."""
+    return [
+        document for document in YAML(typ="safe").load_all(text) if document is not None
+    ]
 
 
 def dump_all(documents: Iterable[Any]) -> str:
-    """Write the documents as one YAML stream in the order given."""
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.indent(mapping=2, sequence=4, offset=2)

@@ -1,6 +1,7 @@
 """The manifests with which a user adds the testbed's fleet to the product.
 
-These are the only files in which the testbed uses the product's API, written as a user would write them.
+Only this module uses the product's API. The files have the form in which a user would
+write them.
 """
 
 import base64
@@ -10,41 +11,69 @@ from typing import Any
 
 from testbed.cluster.objects import NAMESPACE, STORAGE_CLASS
 from testbed.documents import dump_all, write_text
-from testbed.fleet.fleet_file import CONTROL, Cluster, FleetFile
+from testbed.fleet.fleet_file import CONTROL, FleetFile, SimulatedCluster
 
 API_VERSION = "modelplane.ai/v1alpha1"
 KUBECONFIG_KEY = "kubeconfig"
-"""In the Secret of a cluster."""
+"""The key in a Secret with a cluster's kubeconfig."""
 CREDENTIALS_KEY = "credentials"
-"""In the Secret of a cloud."""
+"""The key in a Secret with a cloud's credential."""
 READABLE = 0o644
 
 
 def secret_name(cluster: str) -> str:
-    """Name of the Secret that holds a cluster's kubeconfig."""
+    """Return the name of the Secret with a cluster's kubeconfig."""
     return f"{cluster}-kubeconfig"
 
 
-def write_manifests(folder: Path, fleet: FleetFile, kubeconfigs: Mapping[str, Path], credentials: Mapping[str, Path]) -> None:
-    """Write classes.yaml, clusters.yaml and, readable by its owner only, secrets.yaml.
+def write_manifests(
+    folder: Path,
+    fleet: FleetFile,
+    kubeconfigs: Mapping[str, Path],
+    credentials: Mapping[str, Path],
+) -> None:
+    """Write classes.yaml, clusters.yaml and, readable only by its owner, secrets.yaml.
 
-    Kubeconfigs are by cluster, credentials of clouds by the name of their Secret. What fake clouds hand out is in none of the files.
+    `kubeconfigs` are by cluster. `credentials` of clouds are by the name of their
+    Secret. The files do not contain clusters of fake clouds.
     """
     fleet = fleet.known_at_first()
     names = {CONTROL, *(cluster.name for cluster in fleet.clusters)}
-    secrets = [_secret(secret_name(name), KUBECONFIG_KEY, path) for name, path in kubeconfigs.items() if name in names]
-    secrets += [_secret(name, CREDENTIALS_KEY, path) for name, path in credentials.items()]
-    write_text(folder / "classes.yaml", dump_all(_class(name, fleet) for name in sorted(fleet.classes)), READABLE)
-    write_text(folder / "clusters.yaml", dump_all(_cluster(cluster) for cluster in fleet.clusters), READABLE)
+    secrets = [
+        _secret(secret_name(name), KUBECONFIG_KEY, path)
+        for name, path in kubeconfigs.items()
+        if name in names
+    ]
+    secrets += [
+        _secret(name, CREDENTIALS_KEY, path) for name, path in credentials.items()
+    ]
+    write_text(
+        folder / "classes.yaml",
+        dump_all(_class(name, fleet) for name in sorted(fleet.classes)),
+        READABLE,
+    )
+    write_text(
+        folder / "clusters.yaml",
+        dump_all(_cluster(cluster) for cluster in fleet.clusters),
+        READABLE,
+    )
     write_text(folder / "secrets.yaml", dump_all(secrets))
 
 
 def _class(name: str, fleet: FleetFile) -> dict[str, Any]:
-    devices = [device.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True) for device in fleet.classes[name].devices]
-    return {"apiVersion": API_VERSION, "kind": "InferenceClass", "metadata": {"name": name}, "spec": {"devices": devices}}
+    devices = [
+        device.model_dump(by_alias=True, exclude_none=True, exclude_defaults=True)
+        for device in fleet.classes[name].devices
+    ]
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "InferenceClass",
+        "metadata": {"name": name},
+        "spec": {"devices": devices},
+    }
 
 
-def _cluster(cluster: Cluster) -> dict[str, Any]:
+def _cluster(cluster: SimulatedCluster) -> dict[str, Any]:
     return {
         "apiVersion": API_VERSION,
         "kind": "InferenceCluster",
@@ -52,7 +81,7 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
             "name": cluster.name,
             "labels": dict(cluster.labels),
             "annotations": {
-                # Where the testbed lays down the serving stack itself.
+                # The testbed installs the serving stack itself.
                 **({"modelplane.ai/stack": "external"} if cluster.stack else {}),
                 "modelplane.ai/routing": cluster.routing,
             },
@@ -60,9 +89,19 @@ def _cluster(cluster: Cluster) -> dict[str, Any]:
         "spec": {
             "cluster": {
                 "source": "Existing",
-                "existing": {"secretRef": {"name": secret_name(cluster.name)}, "cache": {"storageClassName": STORAGE_CLASS}},
+                "existing": {
+                    "secretRef": {"name": secret_name(cluster.name)},
+                    "cache": {"storageClassName": STORAGE_CLASS},
+                },
             },
-            "nodePools": [{"name": pool.name, "className": pool.node_class, "nodeCount": pool.nodes} for pool in cluster.pools],
+            "nodePools": [
+                {
+                    "name": pool.name,
+                    "className": pool.node_class,
+                    "nodeCount": pool.nodes,
+                }
+                for pool in cluster.pools
+            ],
         },
     }
 

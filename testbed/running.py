@@ -1,4 +1,4 @@
-"""Where to reach everything of a testbed that is up: what `Testbed.up` gives and tests and commands read."""
+"""The addresses and files of a running testbed, which `Testbed.up` returns."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,20 +6,23 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ClusterRunning:
-    """One cluster of the testbed that is up."""
+    """One cluster of a running testbed."""
 
     name: str
     kubeconfig: Path
     server: str
     gateway_address: str
-    """What the Gateway says in its status; it leads somewhere only inside the data plane."""
+    """The address in the Gateway's status. It is valid only inside the data plane."""
     gateway_url: str = ""
-    """Where this machine reaches the Gateway; empty without a data plane."""
+    """The URL at which this machine reaches the Gateway; empty without a data plane."""
 
 
 @dataclass(frozen=True)
 class CloudsRunning:
-    """Where the fake clouds of a testbed listen, and where their process tells what is at them (`testbed/cloud_process.py`)."""
+    """The addresses of a testbed's fake clouds and of their control address.
+
+    `testbed/cloud_process.py` serves all of them.
+    """
 
     google_grpc: str
     google_url: str
@@ -29,18 +32,21 @@ class CloudsRunning:
 
 @dataclass(frozen=True)
 class Running:
-    """A testbed that is up: where to reach everything. `manifests` holds classes.yaml, clusters.yaml and secrets.yaml."""
+    """A running testbed.
+
+    `manifests` contains classes.yaml, clusters.yaml and secrets.yaml.
+    """
 
     home: Path
     temporal_address: str
     temporal_ui: str
     clusters: dict[str, ClusterRunning]
     control: ClusterRunning | None
-    """None when the fleet goes without."""
+    """None for a fleet without a control cluster."""
     manifests: Path
     clouds: CloudsRunning | None = None
-    """None for a fleet without clusters that fake clouds hand out."""
+    """None for a fleet without clusters of fake clouds."""
 
     def all_clusters(self) -> list[ClusterRunning]:
-        """List the control cluster, where there is one, and the simulated ones."""
+        """Return the control cluster, if there is one, and the simulated clusters."""
         return [*([self.control] if self.control else []), *self.clusters.values()]

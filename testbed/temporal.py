@@ -1,4 +1,4 @@
-"""The Temporal server of a testbed: how its process is started, and where it is reached."""
+"""The Temporal server of a testbed: its process and its addresses."""
 
 from functools import partial
 from pathlib import Path
@@ -10,31 +10,37 @@ from testbed.readiness import is_healthy
 
 TEMPORAL = "temporal"
 PORTS = ("temporal", "temporal-ui", "temporal-metrics")
-# The queues' default pace is set for shared databases; on SQLite it only adds waiting (a change is placed in 64 ms, not 197).
+# The default pace of the queues is meant for shared databases. On SQLite it only adds
+# latency: with this setting a change is placed in 64 ms instead of 197 ms.
 POLL_RPS_MAX = 2000
-# The development server reads namespace and cluster from its database for each request with search attributes, half of all its reads; other
-# servers read them every few seconds.
+# The development server reads namespace and cluster from its database for each request
+# with search attributes, which is half of all its reads. This setting makes it read
+# them every few seconds, as other servers do.
 SERVER_SETTINGS = (
-    *(f"history.{queue}ProcessorMaxPollRPS={POLL_RPS_MAX}" for queue in ("transfer", "timer", "visibility")),
+    *(
+        f"history.{queue}ProcessorMaxPollRPS={POLL_RPS_MAX}"
+        for queue in ("transfer", "timer", "visibility")
+    ),
     "system.forceSearchAttributesCacheRefreshOnRead=false",
 )
-# As with the clusters' stores, a killed process loses nothing, only a power cut would. A journal that SQLite deletes after every write, and
-# a wait for the disk, take half of the server's processor time and most of the time that a request waits.
+# As in the stores of the clusters, only a power cut can lose data, not a killed
+# process. Deleting SQLite's journal after every write and waiting for the disk would
+# take half of the server's CPU time and most of the time of a request.
 STORE_SETTINGS = ("journal_mode=WAL", "synchronous=OFF")
 
 
 def address(home: Home) -> str:
-    """Where clients connect."""
+    """Return the address for clients."""
     return f"127.0.0.1:{home.port('temporal')}"
 
 
 def ui_address(home: Home) -> str:
-    """Where a browser finds its user interface."""
+    """Return the address of its user interface."""
     return f"http://127.0.0.1:{home.port('temporal-ui')}"
 
 
 def process(home: Home, program: Path) -> ProcessSpec:
-    """Describe the server's process; its data is one file of the home."""
+    """Return the server's process. It stores its data in one file in the home."""
     argv = [
         str(program),
         *("server", "start-dev", "--ip", "127.0.0.1", "--log-level", "warn"),
@@ -42,13 +48,24 @@ def process(home: Home, program: Path) -> ProcessSpec:
         *("--ui-port", str(home.port("temporal-ui"))),
         *("--metrics-port", str(home.port("temporal-metrics"))),
         *("--db-filename", str(home.folder / "temporal.db")),
-        *(option for setting in STORE_SETTINGS for option in ("--sqlite-pragma", setting)),
-        *(option for setting in SERVER_SETTINGS for option in ("--dynamic-config-value", setting)),
+        *(
+            option
+            for setting in STORE_SETTINGS
+            for option in ("--sqlite-pragma", setting)
+        ),
+        *(
+            option
+            for setting in SERVER_SETTINGS
+            for option in ("--dynamic-config-value", setting)
+        ),
     ]
     return ProcessSpec(TEMPORAL, argv)
 
 
 def wait_until_ready(home: Home, supervision: Supervision, seconds: float) -> None:
-    """Return when the server answers for its namespace. Raises StartFailed."""
+    """Wait until the server serves its namespace.
+
+    Raise StartFailed after a timeout.
+    """
     url = f"{ui_address(home)}/api/v1/namespaces/default"
     supervision.wait_for(TEMPORAL, partial(is_healthy, url), seconds, "is not ready")

@@ -1,8 +1,9 @@
 """A fleet on one machine: start it, find it, stop it.
 
-`up` may be called at any time: it finishes what an earlier run left undone, keeps data, ports and keys, and returns at once when all runs.
-The supervisor owns every process; this module decides what shall run, waits for it, and seeds the clusters. How one part is started
-stands beside that part: `cluster/`, `dataplane/`, `temporal.py`.
+`up` may be called at any time. It finishes an interrupted run, keeps data, ports and
+keys, and returns at once if everything runs. The supervisor owns every process. This
+module decides which processes run, waits for them, and seeds the clusters. Each part is
+described in its own module: `cluster/`, `dataplane/`, `temporal.py`.
 """
 
 import signal
@@ -14,11 +15,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import rmtree
+from typing import Any
 
 from testbed import fake_clouds
 from testbed import temporal as temporal_server
 from testbed.cluster import objects
-from testbed.cluster.control_plane import ControlPlane
+from testbed.cluster.control_plane import ClusterControlPlane
 from testbed.cluster.kube import Kube, collection
 from testbed.cluster.seeding import seed
 from testbed.dataplane.config import ENCLAVE
@@ -28,100 +30,185 @@ from testbed.documents import read_json, write_json
 from testbed.fleet.fleet_file import CONTROL, FleetFile
 from testbed.fleet.home import Home
 from testbed.manifests import write_manifests
+from testbed.node import envoy_stack
+from testbed.node.envoy_stack import EnvoyStack
 from testbed.process.processes import ProcessSpec
 from testbed.process.supervision import Supervision
 from testbed.programs.install import Installer, needed
-from testbed.programs.versions import DEFINITIONS
-from testbed.readiness import answers_http, has_address, has_root_ca, is_healthy, listens, nodes_are_ready
+from testbed.programs.versions import (
+    DEFINITIONS,
+    ENVOY_DEFINITIONS,
+    ENVOY_TOOLS,
+)
+from testbed.readiness import (
+    answers_http,
+    has_address,
+    has_root_ca,
+    is_healthy,
+    listens,
+    nodes_are_ready,
+)
 from testbed.running import ClusterRunning, Running
 from testbed.temporal import TEMPORAL
 from testbed.waiting import StartFailed, wait_until
 
-# Seconds are usual, minutes happen when two cores are shared with builds and tests.
+# A start usually takes seconds. It takes minutes if builds and tests share two cores.
 SERVER_SECONDS = 180
 CONTROLLER_SECONDS = 120
 STOP_SECONDS = 30
 STAGE_LAST = 9
-"""Processes started for others, as a worker, are the first to be stopped."""
+"""Processes that `start_process` started, such as a worker, are stopped first."""
 
-FORMAT = 3
-"""Of running.json; what another version of this module started is started afresh."""
+FORMAT = 4
+"""The version of running.json. A testbed of another version is restarted."""
 
 GATEWAY = "gateway"
 
 
 class Testbed:
-    """One testbed, kept whole in the folder `home`; `say` takes progress, line by line."""
+    """One testbed in the folder `home`. `say` receives progress, line by line."""
 
-    __test__ = False  # pytest takes every class with this prefix for a test
+    __test__ = False  # pytest collects every class with this prefix
 
-    def __init__(self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, home: Path, fleet: FleetFile, say: Callable[[str], None] = print
+    ) -> None:
         self._home = Home(home)
         self._fleet = fleet
         self._say = say
         self._supervision = Supervision(self._home.folder)
         self._files = self._supervision.files
 
-    def up(self, temporal: bool = True, *, data_plane: bool = False) -> Running:
-        """Have everything running, with the data that is already there.
+    def up(
+        self,
+        temporal: bool = True,
+        *,
+        data_plane: bool = False,
+        envoy: EnvoyStack | None = None,
+    ) -> Running:
+        """Start everything, with the existing data, and return its addresses.
 
-        `data_plane` adds Traefik and a mock engine, so that a request to a Gateway really arrives at a pod's address. What runs is left
-        alone when it is what is requested; another fleet, or a part that is missing, means starting afresh over the same data.
+        `data_plane` adds Traefik and simulated engines, so that a request to a Gateway
+        arrives at a pod's address. `envoy` does too, and gives simulated clusters Envoy
+        Gateway, Envoy and endpoint pickers in place of Traefik. A running testbed that
+        matches the request is not changed. Another fleet or a missing part causes a
+        restart with the same data.
 
-        Installs missing programs first. Raises StartFailed or InstallFailed with the reason, FleetFileError never (the fleet was read).
-        What did start is left running, so that it can be examined; `up` again goes on from there.
+        Missing programs are installed first. Raise StartFailed or InstallFailed with
+        the reason. The started processes keep running, so that they can be examined;
+        another `up` continues from there.
         """
+        data_plane = data_plane or envoy is not None
         with self._home.changing():
-            if (running := self.running()) and self._matches(temporal=temporal, data_plane=data_plane):
+            if (running := self.running()) and self._matches(
+                temporal=temporal, data_plane=data_plane, envoy=envoy is not None
+            ):
                 self._say(f"already up in {self._home.folder}")
                 return running
             started = time.monotonic()
             installer = Installer(self._say)
             programs = installer.programs(needed(data_plane=data_plane))
-            definitions = {each.name: installer.definitions(each.name) for each in DEFINITIONS}
+            definitions = {
+                each.name: installer.definitions(each.name) for each in DEFINITIONS
+            }
+            gateway_objects: list[dict[str, Any]] = []
+            if envoy:
+                programs |= installer.programs(ENVOY_TOOLS)
+                definitions |= {
+                    each.name: installer.definitions(each.name)
+                    for each in ENVOY_DEFINITIONS
+                }
+                chart = installer.envoy_gateway_chart()
+                gateway_objects = envoy_stack.documents(envoy, programs["helm"], chart)
             self._supervision.stop()
-            planes = self._prepare(programs, temporal=temporal, data_plane=data_plane)
+            planes = self._prepare(
+                programs,
+                temporal=temporal,
+                data_plane=data_plane,
+                envoy=envoy is not None,
+            )
             self._record.unlink(missing_ok=True)
             self._supervision.start()
-            self._supervision.want(spec for plane in planes for spec in plane.store_and_server())
+            self._supervision.want(
+                spec for plane in planes for spec in plane.store_and_server()
+            )
             if temporal:
-                self._supervision.want([temporal_server.process(self._home, programs[TEMPORAL])])
+                self._supervision.want(
+                    [temporal_server.process(self._home, programs[TEMPORAL])]
+                )
             if self._fleet.has_clouds:
-                self._supervision.want([fake_clouds.process(self._home, self._handed_out(planes))])
+                self._supervision.want(
+                    [fake_clouds.process(self._home, self._handed_out(planes))]
+                )
             with ThreadPoolExecutor(len(planes) + 2) as pool:
-                # Temporal is waited for beside the clusters: it needs the processor at the same time.
+                # Temporal starts at the same time as the clusters, which compete with
+                # it for CPU time.
                 waits = [pool.submit(self._await_temporal)] if temporal else []
-                waits += [pool.submit(self._await_clouds)] if self._fleet.has_clouds else []
-                waits += [pool.submit(self._bring_up, plane, definitions, data_plane=data_plane) for plane in planes]
+                waits += (
+                    [pool.submit(self._await_clouds)] if self._fleet.has_clouds else []
+                )
+                waits += [
+                    pool.submit(
+                        self._bring_up,
+                        plane,
+                        definitions,
+                        gateway_objects,
+                        data_plane=data_plane,
+                    )
+                    for plane in planes
+                ]
                 for wait in waits:
                     wait.result()
-            self._supervision.want([self._gateway(planes, data_plane=data_plane)])
+            self._supervision.want([self._gateway(planes)])
             if data_plane:
-                self._supervision.want(data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1))
+                self._supervision.want(
+                    data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1)
+                )
             self._await_gateways(planes, ENCLAVE if data_plane else GATEWAY)
             clouds = self._fleet.has_clouds
-            running = self._describe(planes, temporal=temporal, data_plane=data_plane, clouds=clouds)
+            running = self._describe(
+                planes, temporal=temporal, data_plane=data_plane, clouds=clouds
+            )
             for cluster in running.all_clusters():
-                if cluster.gateway_url:  # an address in its status may be from an earlier run; only an answer proves it
+                # An address in the status may be from an earlier run. Only a response
+                # of the gateway proves it.
+                if cluster.gateway_url:
                     answers = partial(answers_http, cluster.gateway_url)
-                    self._supervision.wait_for(ENCLAVE, answers, CONTROLLER_SECONDS, f"does not answer for the Gateway of {cluster.name}")
+                    self._supervision.wait_for(
+                        ENCLAVE,
+                        answers,
+                        CONTROLLER_SECONDS,
+                        f"does not answer for the Gateway of {cluster.name}",
+                    )
             credentials = fake_clouds.credentials(self._home) if clouds else {}
-            write_manifests(running.manifests, self._fleet, {plane.name: plane.kubeconfig for plane in planes}, credentials)
+            write_manifests(
+                running.manifests,
+                self._fleet,
+                {plane.name: plane.kubeconfig for plane in planes},
+                credentials,
+            )
             record = {
                 "format": FORMAT,
                 "clusters": [plane.name for plane in planes],
                 "processes": sorted(self._files.specs()),
                 "temporal": temporal,
                 "data_plane": data_plane,
+                "envoy": envoy is not None,
                 "clouds": clouds,
                 "fleet": self._fleet.model_dump_json(),
             }
             write_json(self._record, record)
-            self._say(f"up in {time.monotonic() - started:.1f} s: {', '.join(running.clusters)} in {self._home.folder}")
+            self._say(
+                f"up in {time.monotonic() - started:.1f} s: "
+                f"{', '.join(running.clusters)} in {self._home.folder}"
+            )
             return running
 
     def down(self, wipe: bool = False) -> None:
-        """End everything that belongs to this testbed; `wipe` also deletes its data, keys and logs."""
+        """Stop everything that belongs to this testbed.
+
+        `wipe` also deletes its data, keys and logs.
+        """
         with self._home.changing():
             self._supervision.stop()
         if wipe:
@@ -129,117 +216,248 @@ class Testbed:
         self._say(f"down{' and wiped' if wipe else ''}: {self._home.folder}")
 
     def running(self) -> Running | None:
-        """Read what runs; None unless every process of a complete `up` is alive (those of `start_process` do not count)."""
+        """Return the running testbed, or None unless all of its processes are alive.
+
+        Processes of `start_process` do not count.
+        """
         self._home.recall()
         record = read_json(self._record)
-        if record is None or record.get("format") != FORMAT or not self._supervision.alive():
+        if (
+            record is None
+            or record.get("format") != FORMAT
+            or not self._supervision.alive()
+        ):
             return None
         if not all(self._files.identity(name) for name in record["processes"]):
             return None
         planes = [self._plane(name, {}) for name in record["clusters"]]
-        return self._describe(planes, temporal=record["temporal"], data_plane=record["data_plane"], clouds=record["clouds"])
+        return self._describe(
+            planes,
+            temporal=record["temporal"],
+            data_plane=record["data_plane"],
+            clouds=record["clouds"],
+        )
 
     def start_process(self, name: str, argv: list[str], env: dict[str, str]) -> None:
-        """Supervise one more process, with `env` over the supervisor's environment; logs go to logs/<name>.log.
+        """Supervise one more process.
 
-        It is started again when it ends, and ended by `stop_process` or with the testbed. Raises StartFailed when nothing is up, or when
-        the name is taken.
+        `env` overrides the supervisor's environment. The process logs to
+        logs/<name>.log. It is restarted when it ends, until `stop_process` or the end
+        of the testbed. Raise StartFailed if nothing is up, or if the name is taken.
         """
         if not self._supervision.alive():
-            raise StartFailed(f"{name}: the testbed in {self._home.folder} is not up; start it first")
+            raise StartFailed(
+                f"{name}: the testbed in {self._home.folder} is not up; start it first"
+            )
         if name in self._files.specs():
-            raise StartFailed(f"{name}: a process of that name is already supervised; stop it first")
+            raise StartFailed(
+                f"{name}: a process of that name is already supervised; stop it first"
+            )
         self._supervision.want([ProcessSpec(name, argv, env, stage=STAGE_LAST)])
-        self._supervision.wait_for(name, lambda: self.process_pid(name) is not None, CONTROLLER_SECONDS, "did not start")
+        self._supervision.wait_for(
+            name,
+            lambda: self.process_pid(name) is not None,
+            CONTROLLER_SECONDS,
+            "did not start",
+        )
 
     def stop_process(self, name: str, signal: int = signal.SIGTERM) -> None:
-        """End a supervised process for good with `signal` (killed when it takes too long); nothing happens when there is none."""
+        """Stop a supervised process for good.
+
+        Send `signal`, and kill the process after a timeout. Do nothing if there is
+        none.
+        """
         spec = self._files.specs().get(name)
         if spec is None or not self._supervision.alive():
             return
-        self._supervision.want([ProcessSpec(name, spec.argv, spec.environment, spec.stage, stop_signal=int(signal))])
-        wait_until(lambda: name not in self._files.specs(), STOP_SECONDS, lambda: self._supervision.failure_of(name, "did not end"))
+        self._supervision.want(
+            [
+                ProcessSpec(
+                    name,
+                    spec.argv,
+                    spec.environment,
+                    spec.stage,
+                    stop_signal=int(signal),
+                )
+            ]
+        )
+        wait_until(
+            lambda: name not in self._files.specs(),
+            STOP_SECONDS,
+            lambda: self._supervision.failure_of(name, "did not end"),
+        )
 
     def process_pid(self, name: str) -> int | None:
-        """Answer the pid of a supervised process that is alive now."""
+        """Return the pid of a supervised process that is alive, or None."""
         identity = self._files.identity(name)
         return identity.pid if identity else None
 
     def processes(self) -> dict[str, int | None]:
-        """Map every supervised process to its pid, None while it is between two starts."""
+        """Return the pid of each supervised process, or None while it does not run."""
         return {name: self.process_pid(name) for name in self._files.specs()}
 
     @property
     def _record(self) -> Path:
         return self._home.folder / "running.json"
 
-    def _matches(self, *, temporal: bool, data_plane: bool) -> bool:
+    def _matches(self, *, temporal: bool, data_plane: bool, envoy: bool) -> bool:
         record = read_json(self._record)
         matches = (
             record["fleet"] == self._fleet.model_dump_json()
             and record["temporal"] in (temporal, True)
             and record["data_plane"] in (data_plane, True)
+            and record["envoy"] == envoy
         )
         if not matches:
-            self._say("what runs is another fleet or lacks a part; starting afresh over the same data")
+            self._say(
+                "another fleet runs here, or a part of it is missing; "
+                "starting it again with the same data"
+            )
         return matches
 
-    def _prepare(self, programs: dict[str, Path], *, temporal: bool, data_plane: bool) -> list[ControlPlane]:
-        names = [*([CONTROL] if self._fleet.control else []), *(cluster.name for cluster in self._fleet.clusters)]
+    def _prepare(
+        self,
+        programs: dict[str, Path],
+        *,
+        temporal: bool,
+        data_plane: bool,
+        envoy: bool,
+    ) -> list[ClusterControlPlane]:
+        names = [
+            *([CONTROL] if self._fleet.control else []),
+            *(cluster.name for cluster in self._fleet.clusters),
+        ]
         self._home.number_clusters(names)
-        planes = [self._plane(name, programs, data_plane=data_plane) for name in names]
+        planes = [
+            self._plane(name, programs, data_plane=data_plane, envoy=envoy)
+            for name in names
+        ]
         ports = [port for plane in planes for port in plane.ports()]
         ports += temporal_server.PORTS if temporal else ()
         ports += fake_clouds.PORTS if self._fleet.has_clouds else ()
         ports += [data_plane_port(plane.name) for plane in planes] if data_plane else []
         self._home.choose_ports(ports, self._say)
-        clouds = {plane.name: fake_clouds.review_url(self._home, cloud) for cloud, plane in self._handed_out(planes)}
-        planes = [replace(plane, token_review=clouds.get(plane.name, plane.token_review)) for plane in planes]
+        clouds = {
+            plane.name: fake_clouds.review_url(self._home, cloud)
+            for cloud, plane in self._handed_out(planes)
+        }
+        planes = [
+            replace(plane, token_review=clouds.get(plane.name, plane.token_review))
+            for plane in planes
+        ]
         for plane in planes:
             plane.write_files()
         return planes
 
-    def _plane(self, name: str, programs: dict[str, Path], *, data_plane: bool = False) -> ControlPlane:
-        cluster = next((each for each in self._fleet.clusters if each.name == name), None)
+    def _plane(
+        self,
+        name: str,
+        programs: dict[str, Path],
+        *,
+        data_plane: bool = False,
+        envoy: bool = False,
+    ) -> ClusterControlPlane:
+        cluster = next(
+            (each for each in self._fleet.clusters if each.name == name), None
+        )
         stack, review = (cluster.stack, cluster.token_review) if cluster else (True, "")
         simulated = name != CONTROL
-        return ControlPlane(name, self._home, programs, simulated=simulated, data_plane=data_plane, stack=stack, token_review=review)
+        return ClusterControlPlane(
+            name,
+            self._home,
+            programs,
+            simulated=simulated,
+            data_plane=data_plane,
+            real_pods=envoy and simulated and stack,
+            stack=stack,
+            token_review=review,
+        )
 
-    def _handed_out(self, planes: list[ControlPlane]) -> list[tuple[str, ControlPlane]]:
-        """List what fake clouds hand out, each with its cloud."""
-        clouds = {cluster.name: cluster.cloud for cluster in self._fleet.clusters if cluster.cloud}
+    def _handed_out(
+        self, planes: list[ClusterControlPlane]
+    ) -> list[tuple[str, ClusterControlPlane]]:
+        """Return the clusters that fake clouds hand out, each with its cloud."""
+        clouds = {
+            cluster.name: cluster.cloud
+            for cluster in self._fleet.clusters
+            if cluster.cloud
+        }
         return [(clouds[plane.name], plane) for plane in planes if plane.name in clouds]
 
-    def _bring_up(self, plane: ControlPlane, definitions: dict[str, Path], *, data_plane: bool) -> None:
-        cluster = next((each for each in self._fleet.clusters if each.name == plane.name), None)
+    def _bring_up(
+        self,
+        plane: ClusterControlPlane,
+        definitions: dict[str, Path],
+        gateway_objects: list[dict[str, Any]],
+        *,
+        data_plane: bool,
+    ) -> None:
+        cluster = next(
+            (each for each in self._fleet.clusters if each.name == plane.name), None
+        )
         server = f"{plane.name}.kube-apiserver"
         with Kube(plane.server, plane.authority) as kube:
-            # Waited for by itself: the error would name the API server for a fault of its store.
-            self._supervision.wait_for(f"{plane.name}.etcd", partial(listens, plane.port("etcd")), SERVER_SECONDS, "does not listen")
-            self._supervision.wait_for(server, kube.is_ready, SERVER_SECONDS, "is not ready")
-            # Of an earlier kwok, which had another identity: no pod of the node would change until its lease has expired.
+            # Wait for the store separately. Otherwise the message about a failed store
+            # would name the API server.
+            self._supervision.wait_for(
+                f"{plane.name}.etcd",
+                partial(listens, plane.port("etcd")),
+                SERVER_SECONDS,
+                "does not listen",
+            )
+            self._supervision.wait_for(
+                server, kube.is_ready, SERVER_SECONDS, "is not ready"
+            )
+            # Delete the leases of an earlier kwok, which had another identity. Until
+            # they expire, no pod of the nodes changes.
             kube.delete(objects.NODE_LEASES)
             self._supervision.want(plane.controllers())
-            seed(plane, kube, cluster, self._fleet, definitions, data_plane=data_plane)
+            seed(
+                plane,
+                kube,
+                cluster,
+                self._fleet,
+                definitions,
+                gateway_objects=gateway_objects,
+                data_plane=data_plane,
+            )
             manager = f"{plane.name}.kube-controller-manager"
-            self._supervision.wait_for(manager, lambda: has_root_ca(kube), CONTROLLER_SECONDS, "does not work")
+            self._supervision.wait_for(
+                manager, lambda: has_root_ca(kube), CONTROLLER_SECONDS, "does not work"
+            )
             if cluster:
-                self._supervision.wait_for(f"{plane.name}.kwok", lambda: nodes_are_ready(kube), CONTROLLER_SECONDS, "made no node ready")
-                for part, scheme in (("kube-scheduler", "https"), *([("lws-health", "http")] if plane.stack else ())):
+                self._supervision.wait_for(
+                    f"{plane.name}.kwok",
+                    lambda: nodes_are_ready(kube),
+                    CONTROLLER_SECONDS,
+                    "made no node ready",
+                )
+                for part, scheme in (
+                    ("kube-scheduler", "https"),
+                    *([("lws-health", "http")] if plane.stack else ()),
+                ):
                     name = f"{plane.name}.{part.removesuffix('-health')}"
                     url = f"{scheme}://127.0.0.1:{plane.port(part)}/readyz"
-                    self._supervision.wait_for(name, partial(is_healthy, url), CONTROLLER_SECONDS, "is not ready")
+                    self._supervision.wait_for(
+                        name,
+                        partial(is_healthy, url),
+                        CONTROLLER_SECONDS,
+                        "is not ready",
+                    )
         self._say(f"{plane.name}: ready at {plane.server}")
 
     def _await_temporal(self) -> None:
         temporal_server.wait_until_ready(self._home, self._supervision, SERVER_SECONDS)
-        self._say(f"temporal: ready at {temporal_server.address(self._home)}, UI at {temporal_server.ui_address(self._home)}")
+        self._say(
+            f"temporal: ready at {temporal_server.address(self._home)}, UI at "
+            f"{temporal_server.ui_address(self._home)}"
+        )
 
     def _await_clouds(self) -> None:
         fake_clouds.wait_until_ready(self._home, self._supervision, SERVER_SECONDS)
         self._say("clouds: the fakes of Google Cloud and AWS are ready")
 
-    def _gateway(self, planes: list[ControlPlane], *, data_plane: bool) -> ProcessSpec:
+    def _gateway(self, planes: list[ClusterControlPlane]) -> ProcessSpec:
         config = self._home.folder / "gateway.json"
         write_json(
             config,
@@ -250,27 +468,61 @@ class Testbed:
                     "pki": str(plane.authority.folder),
                     "address": self._home.gateway_address(plane.name),
                     "simulated": plane.simulated,
-                    "served": objects.TRAEFIK_CONTROLLER if data_plane else None,
+                    "served": _gateway_controller(plane),
                 }
                 for plane in planes
                 if plane.stack
             ],
         )
-        return ProcessSpec(GATEWAY, [sys.executable, "-m", "testbed.dataplane.controllers", str(config)], stage=STAGE_LAST - 1)
+        return ProcessSpec(
+            GATEWAY,
+            [sys.executable, "-m", "testbed.dataplane.controllers", str(config)],
+            stage=STAGE_LAST - 1,
+        )
 
-    def _await_gateways(self, planes: list[ControlPlane], controller: str) -> None:
-        """Wait until `controller`, the process that reconciles Gateways here, gave each an address."""
+    def _await_gateways(
+        self, planes: list[ClusterControlPlane], controller: str
+    ) -> None:
+        """Wait until `controller` has set the addresses of all Gateways.
+
+        The controller is the process that reconciles Gateways here.
+        """
         for plane in filter(lambda each: each.stack, planes):
             name = objects.GATEWAY if plane.simulated else objects.CONTROL_GATEWAY
-            path = f"{collection('gateway.networking.k8s.io/v1', 'Gateway', objects.NAMESPACE)}/{name}"
+            gateways = collection(
+                "gateway.networking.k8s.io/v1", "Gateway", objects.NAMESPACE
+            )
+            path = f"{gateways}/{name}"
             with Kube(plane.server, plane.authority) as kube:
                 otherwise = f"gave the Gateway of {plane.name} no address"
-                self._supervision.wait_for(controller, partial(has_address, kube, path), CONTROLLER_SECONDS, otherwise)
+                self._supervision.wait_for(
+                    controller,
+                    partial(has_address, kube, path),
+                    CONTROLLER_SECONDS,
+                    otherwise,
+                )
 
-    def _describe(self, planes: list[ControlPlane], *, temporal: bool, data_plane: bool, clouds: bool) -> Running:
-        def cluster(plane: ControlPlane) -> ClusterRunning:
-            url = f"http://127.0.0.1:{self._home.port(data_plane_port(plane.name))}" if data_plane else ""
-            return ClusterRunning(plane.name, plane.kubeconfig, plane.server, self._home.gateway_address(plane.name), url)
+    def _describe(
+        self,
+        planes: list[ClusterControlPlane],
+        *,
+        temporal: bool,
+        data_plane: bool,
+        clouds: bool,
+    ) -> Running:
+        def cluster(plane: ClusterControlPlane) -> ClusterRunning:
+            url = (
+                f"http://127.0.0.1:{self._home.port(data_plane_port(plane.name))}"
+                if data_plane
+                else ""
+            )
+            return ClusterRunning(
+                plane.name,
+                plane.kubeconfig,
+                plane.server,
+                self._home.gateway_address(plane.name),
+                url,
+            )
 
         described = {plane.name: cluster(plane) for plane in planes}
         control = described.pop(CONTROL, None)
@@ -283,3 +535,10 @@ class Testbed:
             manifests=self._home.manifests,
             clouds=fake_clouds.addresses(self._home) if clouds else None,
         )
+
+
+def _gateway_controller(plane: ClusterControlPlane) -> str | None:
+    """Return the real controller of a cluster's Gateways, or None without one."""
+    if plane.real_pods:
+        return envoy_stack.CONTROLLER
+    return objects.TRAEFIK_CONTROLLER if plane.data_plane else None

@@ -1,6 +1,7 @@
-"""Wait for something to become true, with a bound and an explanation.
+"""Wait for a condition, with a limit and an explanation.
 
-Every wait in the testbed ends: with what was waited for, or with the end of the log of whatever did not come up.
+Every wait in the testbed ends, either with the condition or with an error that contains
+the end of the failed part's log.
 """
 
 import time
@@ -12,11 +13,19 @@ LOG_LINES = 20
 
 
 class StartFailed(Exception):
-    """A part of the testbed did not come up; the message has the end of its log and the next step."""
+    """A part of the testbed did not start.
+
+    The message contains the end of its log and the next step.
+    """
 
 
-def wait_until(ready: Callable[[], bool], seconds: float, otherwise: Callable[[], str]) -> None:
-    """Return when `ready()` holds; raise StartFailed with `otherwise()` when it still does not after so many seconds."""
+def wait_until(
+    ready: Callable[[], bool], seconds: float, otherwise: Callable[[], str]
+) -> None:
+    """Wait until `ready()` is true.
+
+    Raise StartFailed with `otherwise()` after `seconds`.
+    """
     deadline = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > deadline:
@@ -25,9 +34,12 @@ def wait_until(ready: Callable[[], bool], seconds: float, otherwise: Callable[[]
 
 
 def tail(log: Path, lines: int = LOG_LINES) -> str:
-    """Answer the end of a log, indented."""
+    """Return the end of a log, indented."""
     try:
         text = log.read_text(errors="replace")
     except FileNotFoundError:
         return "  (it has written no log)"
-    return "\n".join(f"  {line[:500]}" for line in text.splitlines()[-lines:]) or "  (its log is empty)"
+    return (
+        "\n".join(f"  {line[:500]}" for line in text.splitlines()[-lines:])
+        or "  (its log is empty)"
+    )

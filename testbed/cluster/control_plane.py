@@ -1,7 +1,8 @@
-"""The processes of one cluster: etcd, the Kubernetes control plane, kwok in place of kubelets, and the LeaderWorkerSet controller.
+"""The processes of one cluster.
 
-Everything is the real program with its defaults; a flag stands here only for a loopback address, a certificate, or a wait that makes sense
-on real hardware and not on one machine.
+They are etcd, the Kubernetes control plane, kwok in place of kubelets, and the
+LeaderWorkerSet controller. All are the real programs with their defaults. A flag sets
+only a loopback address, a certificate, or a wait that is too long for one machine.
 """
 
 from dataclasses import dataclass
@@ -12,57 +13,88 @@ from testbed.cluster.kube import write_kubeconfig
 from testbed.cluster.pki import Authority
 from testbed.documents import dump_all, load_all, write_json, write_text
 from testbed.fleet.home import Home
+from testbed.node.images import EXITED, IS_REAL
 from testbed.process.processes import ProcessSpec
 
 SERVICE_CIDR = "10.96.0.0/16"
 STAGE_STORE, STAGE_SERVER, STAGE_CONTROLLER = 1, 2, 3
 STAGES = Path(__file__).parent / "kwok-stages.yaml"
 
-# Of a pod that says that it listens where engines do: the data plane has started its engine.
+# The data plane sets this annotation on a pod while the pod has an engine. It applies
+# to pods that listen on the port of engines.
 HAS_ENGINE = {
-    "key": "if [(.spec.containers[], .spec.initContainers[]?) | .ports[]?.containerPort] | any(. == 8000) "
-    'then .metadata.annotations["testbed.modelplane.ai/served"] // "not yet" else "true" end',
+    "key": (
+        "if [(.spec.containers[], .spec.initContainers[]?) | .ports[]?.containerPort] "
+        "| any(. == 8000) "
+        'then .metadata.annotations["testbed.modelplane.ai/served"] // "not yet" '
+        'else "true" end'
+    ),
     "operator": "In",
     "values": ["true"],
 }
 
-# Requests per second a controller may send. The defaults of 20 to 50 make a burst of pods wait for the limiter, not for the cluster.
+# Pods that run real programs get their readiness from the data plane. A pod of a Job
+# has succeeded when its program has ended with success.
+READY_OUTSIDE = {
+    "key": f'if ({IS_REAL}) then "outside" else "here" end',
+    "operator": "In",
+    "values": ["here"],
+}
+HAS_EXITED = {
+    "key": f'if ({IS_REAL}) then .metadata.annotations["{EXITED}"] // "not yet" '
+    'else "true" end',
+    "operator": "In",
+    "values": ["true"],
+}
+
+# Requests per second that a controller may send. With the defaults of 20 to 50, a burst
+# of pods waits for the limiter instead of the cluster.
 CLIENT_QPS, CLIENT_BURST = 300, 600
 
 TOKEN_SECONDS = 5
-"""For how long an API server takes a token without asking its cloud again."""
+"""How long an API server accepts a token before it asks the cloud again."""
 
 
 @dataclass(frozen=True)
-class ControlPlane:
+class ClusterControlPlane:
     """One cluster's folder, ports and programs."""
 
     name: str
     home: Home
     programs: dict[str, Path]
     simulated: bool
-    """False for the control cluster: it has no nodes, so nothing there schedules or plays pods."""
+    """False for the control cluster, which has no nodes and no pods."""
     data_plane: bool = False
-    """Whether pods have engines, which are asked before a pod is ready."""
+    """Whether pods have engines, which must listen before a pod is ready."""
+    real_pods: bool = False
+    """Whether pods with images of `testbed/node/images.py` run real programs."""
     stack: bool = True
-    """Whether what a serving stack would have is laid down; without, nothing runs that needs it."""
+    """Whether the testbed installs the parts of a serving stack.
+
+    The LeaderWorkerSet controller needs them.
+    """
     token_review: str = ""
-    """URL that the API server asks about bearer tokens; empty for none."""
+    """The URL at which the API server reviews bearer tokens; empty for none."""
 
     @property
     def folder(self) -> Path:
-        """Where the cluster keeps everything."""
+        """The folder of the cluster's files."""
         return self.home.clusters / self.name
 
     @property
     def authority(self) -> Authority:
-        """Answer the cluster's certificates."""
+        """The cluster's certificates."""
         return Authority(self.folder / "pki")
 
     @property
     def server(self) -> str:
-        """Address of the API server."""
+        """The address of the API server."""
         return f"https://127.0.0.1:{self.port('kube-apiserver')}"
+
+    @property
+    def service_cidr(self) -> str:
+        """The address range of the cluster's Services."""
+        return self.home.service_cidr(self.name) if self.real_pods else SERVICE_CIDR
 
     @property
     def kubeconfig(self) -> Path:
@@ -70,21 +102,27 @@ class ControlPlane:
         return self.folder / "admin.kubeconfig"
 
     def ports(self) -> list[str]:
-        """Name every port the cluster needs."""
+        """Return the names of the ports that the cluster needs."""
         parts = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager"]
         if self.simulated:
             parts += ["kube-scheduler", "kwok", "lws-health", "lws-webhook"]
         return [f"{self.name}/{part}" for part in parts]
 
     def port(self, part: str) -> int:
-        """Answer the port of one process."""
+        """Return the port of one process."""
         return self.home.port(f"{self.name}/{part}")
 
     def write_files(self) -> None:
-        """Write certificates, kubeconfigs and configuration files for the ports now chosen."""
+        """Write certificates, kubeconfigs and configuration files for the chosen ports."""
         self.authority.ensure()
         for user in ("admin", "controller-manager", "scheduler"):
-            write_kubeconfig(self.folder / f"{user}.kubeconfig", self.name, self.server, self.authority, user)
+            write_kubeconfig(
+                self.folder / f"{user}.kubeconfig",
+                self.name,
+                self.server,
+                self.authority,
+                user,
+            )
         if self.token_review:
             write_json(self._review_file, _webhook(self.token_review))
         if not self.simulated:
@@ -94,7 +132,10 @@ class ControlPlane:
         scheduler = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            "clientConnection": {"kubeconfig": str(self.folder / "scheduler.kubeconfig"), **client},
+            "clientConnection": {
+                "kubeconfig": str(self.folder / "scheduler.kubeconfig"),
+                **client,
+            },
             "leaderElection": {"leaderElect": False},
             "podMaxBackoffSeconds": 2,
         }
@@ -104,28 +145,48 @@ class ControlPlane:
             "kind": "Configuration",
             "leaderElection": {"leaderElect": False},
             "internalCertManagement": {"enable": False},
-            "webhook": {"host": "127.0.0.1", "port": self.port("lws-webhook"), "certDir": str(self.folder / "pki" / "webhook")},
-            "health": {"healthProbeBindAddress": f"127.0.0.1:{self.port('lws-health')}"},
+            "webhook": {
+                "host": "127.0.0.1",
+                "port": self.port("lws-webhook"),
+                "certDir": str(self.folder / "pki" / "webhook"),
+            },
+            "health": {
+                "healthProbeBindAddress": f"127.0.0.1:{self.port('lws-health')}"
+            },
             "metrics": {"bindAddress": "0"},
             "clientConnection": client,
         }
         write_json(self.folder / "lws.json", lws)
 
     def store_and_server(self) -> list[ProcessSpec]:
-        """List what must be up before anything can speak to the cluster."""
+        """Return the processes that must run before any client can connect."""
         return [self._etcd(), self._apiserver()]
 
     def controllers(self) -> list[ProcessSpec]:
-        """List what works through the API server; each wants it ready, or it starts over."""
+        """Return the processes that use the API server.
+
+        They exit and are restarted until the API server is ready.
+        """
         if not self.simulated:
             return [self._controller_manager()]
-        return [self._controller_manager(), self._scheduler(), self._kwok(), *([self._lws()] if self.stack else [])]
+        return [
+            self._controller_manager(),
+            self._scheduler(),
+            self._kwok(),
+            *([self._lws()] if self.stack else []),
+        ]
 
     def _spec(self, part: str, stage: int, *arguments: str) -> ProcessSpec:
-        return ProcessSpec(f"{self.name}.{part}", [str(self.programs[part]), *arguments], stage=stage)
+        return ProcessSpec(
+            f"{self.name}.{part}", [str(self.programs[part]), *arguments], stage=stage
+        )
 
     def _etcd(self) -> ProcessSpec:
-        server, client, peer = self.authority.pair("etcd"), self.port("etcd"), self.port("etcd-peer")
+        server, client, peer = (
+            self.authority.pair("etcd"),
+            self.port("etcd"),
+            self.port("etcd-peer"),
+        )
         return self._spec(
             "etcd",
             STAGE_STORE,
@@ -144,7 +205,8 @@ class ControlPlane:
             f"--peer-key-file={server.key}",
             f"--peer-trusted-ca-file={self.authority.ca}",
             "--peer-client-cert-auth",
-            # A killed process loses nothing, only a power cut would; waiting for the disk costs every write milliseconds.
+            # Skip the wait for the disk, which costs every write milliseconds. Only a
+            # power cut can lose data, not a killed process.
             "--unsafe-no-fsync",
             "--auto-compaction-retention=30m",
             "--log-level=warn",
@@ -152,14 +214,19 @@ class ControlPlane:
 
     def _apiserver(self) -> ProcessSpec:
         pki = self.authority
-        server, client, proxy = pki.pair("apiserver"), pki.pair("etcd-client"), pki.pair("front-proxy-client")
+        server, client, proxy = (
+            pki.pair("apiserver"),
+            pki.pair("etcd-client"),
+            pki.pair("front-proxy-client"),
+        )
         return self._spec(
             "kube-apiserver",
             STAGE_SERVER,
             "--bind-address=127.0.0.1",
             "--advertise-address=127.0.0.1",
             f"--secure-port={self.port('kube-apiserver')}",
-            # The Service "kubernetes" would need an endpoint that is not loopback; no simulated pod ever dials it.
+            # The Service "kubernetes" would need an endpoint that is not on loopback.
+            # No simulated pod dials it.
             "--endpoint-reconciler-type=none",
             f"--etcd-servers=https://127.0.0.1:{self.port('etcd')}",
             f"--etcd-cafile={pki.ca}",
@@ -170,7 +237,7 @@ class ControlPlane:
             f"--client-ca-file={pki.ca}",
             "--authorization-mode=Node,RBAC",
             "--allow-privileged",
-            f"--service-cluster-ip-range={SERVICE_CIDR}",
+            f"--service-cluster-ip-range={self.service_cidr}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-account-key-file={pki.service_account.certificate}",
             f"--service-account-signing-key-file={pki.service_account.key}",
@@ -181,7 +248,8 @@ class ControlPlane:
             "--requestheader-extra-headers-prefix=X-Remote-Extra-",
             f"--proxy-client-cert-file={proxy.certificate}",
             f"--proxy-client-key-file={proxy.key}",
-            # Off by default once v1 is there; what is made for older clusters is tried against them.
+            # The beta versions are off by default once v1 exists. Tests apply objects
+            # for older clusters to them.
             "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
             "--profiling=false",
             *self._review_arguments(),
@@ -197,7 +265,8 @@ class ControlPlane:
         return [
             f"--authentication-token-webhook-config-file={self._review_file}",
             "--authentication-token-webhook-version=v1",
-            # A token that its cloud ends is refused soon, and not after two minutes.
+            # Reject a token soon after its cloud has revoked it. The default is two
+            # minutes.
             f"--authentication-token-webhook-cache-ttl={TOKEN_SECONDS}s",
         ]
 
@@ -247,17 +316,34 @@ class ControlPlane:
 
     def _stages(self) -> list[dict[str, Any]]:
         stages: list[dict[str, Any]] = load_all(STAGES.read_text())
+        added: dict[str, list[Any]] = {
+            "pod-ready": [],
+            "pod-complete": [],
+        }
         if self.data_plane:
-            ready = next(stage for stage in stages if stage["metadata"]["name"] == "pod-ready")
-            ready["spec"]["selector"]["matchExpressions"].append(HAS_ENGINE)
+            added["pod-ready"].append(HAS_ENGINE)
+        if self.real_pods:
+            added["pod-ready"].append(READY_OUTSIDE)
+            added["pod-complete"].append(HAS_EXITED)
+        for stage in stages:
+            expressions = stage["spec"]["selector"]["matchExpressions"]
+            expressions += added.get(stage["metadata"]["name"], [])
         return stages
 
     def _lws(self) -> ProcessSpec:
-        return self._spec("lws", STAGE_CONTROLLER, f"--kubeconfig={self.kubeconfig}", f"--config={self.folder / 'lws.json'}")
+        return self._spec(
+            "lws",
+            STAGE_CONTROLLER,
+            f"--kubeconfig={self.kubeconfig}",
+            f"--config={self.folder / 'lws.json'}",
+        )
 
 
 def _webhook(url: str) -> dict[str, Any]:
-    """Give the kubeconfig that names a webhook: an API server takes its address in no other form."""
+    """Return the kubeconfig that names a webhook.
+
+    An API server reads the address of a webhook only in this form.
+    """
     context = {"name": "review", "context": {"cluster": "review", "user": "api-server"}}
     return {
         "apiVersion": "v1",

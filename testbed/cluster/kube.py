@@ -1,7 +1,8 @@
-"""The few calls to a Kubernetes API server that the testbed needs: apply, read, delete, watch.
+"""The calls to a Kubernetes API server that the testbed needs.
 
-Plain HTTP with the administrator's certificate, so that every object travels exactly as it is written in this package and no client
-library's idea of a version stands between. Writing is always server-side apply under one field manager: repeating it changes nothing.
+They are plain HTTP with the administrator's certificate, so that no client library
+changes the objects that this package sends. Objects are written by server-side apply
+under one field manager, so repeating a write changes nothing.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from testbed.waiting import StartFailed
 
 FIELD_MANAGER = "testbed"
 SECONDS = httpx.Timeout(20.0, connect=5.0)
-# What a server answers in its first seconds, or when its store waits for a processor.
+# Statuses of a server in its first seconds, or while its store waits for CPU time.
 SETTLING = {
     httpx.codes.NOT_FOUND,
     httpx.codes.TOO_MANY_REQUESTS,
@@ -32,16 +33,20 @@ SETTLING = {
     httpx.codes.GATEWAY_TIMEOUT,
 }
 SETTLING_SECONDS = 60.0
-# A machine that starts several clusters at once may leave one without an answer for longer than a call waits.
+# A machine that starts several clusters at once may delay a response for longer than
+# the timeout of a call.
 SILENCE_SECONDS = 120.0
 WATCH_VARIABLE = "TESTBED_WATCH_SECONDS"
-"""How long the server keeps a watch of the testbed's own controllers, in seconds; if unset as long as it likes: 30 minutes or more."""
-# Between two attempts to watch.
+"""How long the server keeps a watch of the testbed's own controllers open, in seconds.
+
+Without this parameter the server chooses 30 minutes or more.
+"""
+# The pause between two attempts to watch.
 RETRY_SECONDS_MIN, RETRY_SECONDS_MAX = 0.2, 5.0
 
-# Collections that are not the kind in lower case with an "s".
-_PLURALS = {"DeviceClass": "deviceclasses", "GatewayClass": "gatewayclasses", "StorageClass": "storageclasses"}
 _CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
     "CustomResourceDefinition",
     "DeviceClass",
     "GatewayClass",
@@ -56,7 +61,7 @@ _CLUSTER_SCOPED = {
 
 
 class KubeError(Exception):
-    """The API server refused a call; `code` is its HTTP status."""
+    """The API server refused a call. `code` is its HTTP status."""
 
     def __init__(self, action: str, answer: httpx.Response) -> None:
         self.code = answer.status_code
@@ -68,23 +73,33 @@ class KubeError(Exception):
 
 
 def path_of(document: Mapping[str, Any]) -> str:
-    """Answer the path of one object."""
+    """Return the path of one object."""
     metadata = document["metadata"]
-    folder = collection(document["apiVersion"], document["kind"], metadata.get("namespace", "default"))
+    folder = collection(
+        document["apiVersion"], document["kind"], metadata.get("namespace", "default")
+    )
     return f"{folder}/{metadata['name']}"
 
 
 def collection(api_version: str, kind: str, namespace: str | None = None) -> str:
-    """Answer the path of all objects of a kind, in one namespace or (None) in all."""
+    """Return the path of all objects of a kind, in one namespace or (None) in all."""
     root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    plural = _PLURALS.get(kind, f"{kind.lower()}s")
+    plural = _plural(kind.lower())
     if kind in _CLUSTER_SCOPED or namespace is None:
         return f"{root}/{plural}"
     return f"{root}/namespaces/{namespace}/{plural}"
 
 
+def _plural(singular: str) -> str:
+    if singular.endswith("s"):
+        return f"{singular}es"
+    if singular.endswith("y") and singular[-2] not in "aeiou":
+        return f"{singular[:-1]}ies"
+    return f"{singular}s"
+
+
 def trust(authority: Authority) -> ssl.SSLContext:
-    """Make the TLS settings of a cluster's administrator."""
+    """Return the TLS settings of a cluster's administrator."""
     context = ssl.create_default_context(cafile=str(authority.ca))
     pair = authority.pair("admin")
     context.load_cert_chain(pair.certificate, pair.key)
@@ -92,27 +107,36 @@ def trust(authority: Authority) -> ssl.SSLContext:
 
 
 class Kube:
-    """One API server, for callers that may block."""
+    """A blocking client of one API server."""
 
     def __init__(self, server: str, authority: Authority) -> None:
-        # The environment's proxies are for the world outside; these servers are on this machine.
-        self._http = httpx.Client(base_url=server, verify=trust(authority), timeout=SECONDS, trust_env=False)
+        # Ignore proxy settings, because these servers run on this machine.
+        self._http = httpx.Client(
+            base_url=server, verify=trust(authority), timeout=SECONDS, trust_env=False
+        )
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         self._http.close()
 
     def is_ready(self) -> bool:
-        """Whether the API server says that it is ready."""
+        """Return whether the API server reports that it is ready."""
         try:
             return self._http.get("/readyz").status_code == httpx.codes.OK
         except httpx.TransportError:
             return False
 
-    def apply(self, document: Mapping[str, Any], subresource: str = "") -> dict[str, Any]:
-        """Apply one object (or its status) whole and answer how it is now stored."""
+    def apply(
+        self, document: Mapping[str, Any], subresource: str = ""
+    ) -> dict[str, Any]:
+        """Apply one object (or its status), and return the stored object."""
         path = path_of(document) + (f"/{subresource}" if subresource else "")
         answer = self._patiently(
             "PATCH",
@@ -124,43 +148,71 @@ class Kube:
         return _body(f"apply {path}", answer)
 
     def create(self, document: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Create one object; None when it is already there and was left as it is."""
+        """Create one object. Return None if it exists already."""
         path = path_of(document).rsplit("/", 1)[0]
-        answer = self._patiently("POST", path, params={"fieldManager": FIELD_MANAGER}, json=document)
-        return None if answer.status_code == httpx.codes.CONFLICT else _body(f"create {path}", answer)
+        answer = self._patiently(
+            "POST", path, params={"fieldManager": FIELD_MANAGER}, json=document
+        )
+        return (
+            None
+            if answer.status_code == httpx.codes.CONFLICT
+            else _body(f"create {path}", answer)
+        )
 
     def get(self, path: str) -> dict[str, Any] | None:
-        """Read one object; None when there is none."""
+        """Return one object, or None."""
         answer = self._answer("GET", path)
-        return None if answer.status_code == httpx.codes.NOT_FOUND else _body(f"get {path}", answer)
+        return (
+            None
+            if answer.status_code == httpx.codes.NOT_FOUND
+            else _body(f"get {path}", answer)
+        )
 
     def list(self, path: str, **query: str) -> list[dict[str, Any]]:
-        """Read every object of a collection."""
-        return list(_body(f"list {path}", self._answer("GET", path, params=query))["items"])
+        """Return every object of a collection."""
+        return list(
+            _body(f"list {path}", self._answer("GET", path, params=query))["items"]
+        )
 
     def delete(self, path: str) -> None:
-        """Ask for the deletion of one object; nothing happens when it is gone already."""
+        """Request the deletion of one object. Do nothing if it is gone already."""
         answer = self._answer("DELETE", path)
         if answer.status_code != httpx.codes.NOT_FOUND:
             _body(f"delete {path}", answer)
 
     def evict(self, namespace: str, pod: str) -> None:
-        """Ask for the eviction of a pod; refused with 429 while a budget does not allow it."""
+        """Request the eviction of a pod.
+
+        The API server refuses it with 429 if a PodDisruptionBudget does not allow it.
+        """
         path = f"{collection('v1', 'Pod', namespace)}/{pod}/eviction"
         metadata = {"namespace": namespace, "name": pod}
-        answer = self._answer("POST", path, json={"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata})
+        answer = self._answer(
+            "POST",
+            path,
+            json={"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata},
+        )
         if answer.status_code != httpx.codes.NOT_FOUND:
             _body(f"evict {path}", answer)
 
     def _patiently(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Repeat a write that a server in its first seconds refuses: a kind or namespace is established before it is served."""
+        """Repeat a write that a server rejects in its first seconds.
+
+        The server reports a new kind or namespace as established before it serves it.
+        """
         deadline = time.monotonic() + SETTLING_SECONDS
-        while (answer := self._answer(method, path, **request)).status_code in SETTLING and time.monotonic() < deadline:
+        while (
+            answer := self._answer(method, path, **request)
+        ).status_code in SETTLING and time.monotonic() < deadline:
             time.sleep(0.1)
         return answer
 
     def _answer(self, method: str, path: str, **request: Any) -> httpx.Response:
-        """Ask until there is an answer, for no call here does more when it arrives twice. Raises StartFailed after a long silence."""
+        """Repeat a request until the server responds.
+
+        All requests here are safe to repeat. Raise StartFailed after a long time
+        without a response.
+        """
         deadline = time.monotonic() + SILENCE_SECONDS
         while True:
             try:
@@ -168,72 +220,148 @@ class Kube:
             except httpx.TransportError as error:
                 if time.monotonic() > deadline:
                     url = self._http.base_url.join(path)
-                    raise StartFailed(f"{method} {url}: no answer for {SILENCE_SECONDS:.0f} s ({type(error).__name__}: {error})") from error
+                    raise StartFailed(
+                        f"{method} {url}: no answer for {SILENCE_SECONDS:.0f} s "
+                        f"({type(error).__name__}: {error})"
+                    ) from error
                 time.sleep(0.1)
 
 
-class Watcher:
-    """One API server, for the testbed's own controllers."""
+class KubeClient:
+    """An asynchronous client of one API server, for the testbed's own controllers."""
 
     def __init__(self, server: str, authority: Authority) -> None:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=20)
-        self._http = httpx.AsyncClient(base_url=server, verify=trust(authority), timeout=SECONDS, trust_env=False, limits=limits)
+        self._http = httpx.AsyncClient(
+            base_url=server,
+            verify=trust(authority),
+            timeout=SECONDS,
+            trust_env=False,
+            limits=limits,
+        )
 
     async def close(self) -> None:
-        """Drop every connection."""
         await self._http.aclose()
 
-    async def changes(self, path: str) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-        """Yield what a collection holds and how it changes, until the server ends the watch.
+    async def changes(
+        self, path: str
+    ) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
+        """Yield the objects of a collection and their changes until the server ends.
 
-        The first item is ("LISTED", every object); later ones are ("ADDED" | "MODIFIED" | "DELETED", [the object]). Raises KubeError when
-        the server refuses, among others with 410 when it no longer knows what happened since the list.
+        The first item is ("LISTED", every object); later ones are ("ADDED" | "MODIFIED"
+        | "DELETED", [the object]). Raise KubeError if the server refuses, for example
+        with 410 if it no longer knows the changes since the list.
         """
         listed = _body(f"list {path}", await self._http.get(path))
-        # Objects in a list come without their kind, which is needed to write to them again.
-        shared = {"apiVersion": listed["apiVersion"], "kind": listed["kind"].removesuffix("List")}
+        # Items of a list lack their kind, which is needed to write them again.
+        shared = {
+            "apiVersion": listed["apiVersion"],
+            "kind": listed["kind"].removesuffix("List"),
+        }
         yield "LISTED", [shared | item for item in listed["items"]]
-        query = {"watch": "1", "resourceVersion": listed["metadata"]["resourceVersion"], "allowWatchBookmarks": "true"}
+        query = {
+            "watch": "1",
+            "resourceVersion": listed["metadata"]["resourceVersion"],
+            "allowWatchBookmarks": "true",
+        }
         if seconds := os.environ.get(WATCH_VARIABLE):
             query["timeoutSeconds"] = seconds
-        async with self._http.stream("GET", path, params=query, timeout=httpx.Timeout(None, connect=5.0)) as answer:
+        async with self._http.stream(
+            "GET", path, params=query, timeout=httpx.Timeout(None, connect=5.0)
+        ) as answer:
             if answer.is_error:
                 await answer.aread()
                 raise KubeError(f"watch {path}", answer)
             async for line in answer.aiter_lines():
                 event = json.loads(line)
                 if event["type"] == "ERROR":
-                    raise KubeError(f"watch {path}", httpx.Response(event["object"].get("code", 500), json=event["object"]))
+                    raise KubeError(
+                        f"watch {path}",
+                        httpx.Response(
+                            event["object"].get("code", 500), json=event["object"]
+                        ),
+                    )
                 if event["type"] != "BOOKMARK":
                     yield event["type"], [event["object"]]
 
-    async def patch_status(self, document: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        """Merge into the status of an object that was read before; a conflict is the caller's to see again."""
+    async def patch_status(
+        self, document: Mapping[str, Any], status: Mapping[str, Any]
+    ) -> None:
+        """Merge a change into the status of an object.
+
+        Raise KubeError on a conflict. The watch then reports the other change.
+        """
         await self.patch(document, {"status": status}, "/status")
 
-    async def patch(self, document: Mapping[str, Any], change: Mapping[str, Any], subresource: str = "") -> None:
-        """Merge into an object that was read before."""
+    async def patch(
+        self,
+        document: Mapping[str, Any],
+        change: Mapping[str, Any],
+        subresource: str = "",
+        *,
+        strategic: bool = False,
+    ) -> None:
+        """Merge a change into an object.
+
+        A strategic merge keeps the other items of lists that have keys, such as
+        conditions of a pod.
+        """
         path = f"{path_of(document)}{subresource}"
-        answer = await self._http.patch(path, headers={"content-type": "application/merge-patch+json"}, content=json.dumps(change))
+        kind = "strategic-merge-patch" if strategic else "merge-patch"
+        answer = await self._http.patch(
+            path,
+            headers={"content-type": f"application/{kind}+json"},
+            content=json.dumps(change),
+        )
         _body(f"patch {path}", answer)
 
+    async def get(
+        self, api_version: str, kind: str, namespace: str, name: str
+    ) -> dict[str, Any]:
+        """Return one object. Raise KubeError, with 404 if it does not exist."""
+        path = f"{collection(api_version, kind, namespace)}/{name}"
+        return _body(f"get {path}", await self._http.get(path))
+
+    async def token(
+        self, namespace: str, account: str, audience: str | None, seconds: int
+    ) -> str:
+        """Return a new token of a ServiceAccount."""
+        path = f"{collection('v1', 'ServiceAccount', namespace)}/{account}/token"
+        spec: dict[str, Any] = {"expirationSeconds": seconds}
+        if audience:
+            spec["audiences"] = [audience]
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": spec,
+        }
+        answer = await self._http.post(path, json=request)
+        return str(_body(f"create {path}", answer)["status"]["token"])
+
     async def create(self, document: Mapping[str, Any]) -> None:
-        """Create one object; nothing happens when it is already there."""
+        """Create one object. Do nothing if it exists already."""
         path = path_of(document).rsplit("/", 1)[0]
         answer = await self._http.post(path, json=document)
         if answer.status_code != httpx.codes.CONFLICT:
             _body(f"create {path}", answer)
 
     async def delete(self, document: Mapping[str, Any]) -> None:
-        """Ask for the deletion of one object; nothing happens when it is gone already."""
+        """Request the deletion of one object. Do nothing if it is gone already."""
         path = path_of(document)
         answer = await self._http.delete(path)
         if answer.status_code != httpx.codes.NOT_FOUND:
             _body(f"delete {path}", answer)
 
 
-async def follow(watcher: Watcher, path: str, received: Callable[[str, list[dict[str, Any]]], Awaitable[None]]) -> None:
-    """Hand over all that a collection holds and each change, as `Watcher.changes` gives them; without end, whatever the server does."""
+async def follow(
+    watcher: KubeClient,
+    path: str,
+    received: Callable[[str, list[dict[str, Any]]], Awaitable[None]],
+) -> None:
+    """Pass the objects of a collection and each change to `received`, forever.
+
+    The values are those of `KubeClient.changes`. Errors of the server are retried.
+    """
     pause = RETRY_SECONDS_MIN
     while True:
         try:
@@ -246,8 +374,13 @@ async def follow(watcher: Watcher, path: str, received: Callable[[str, list[dict
             pause = min(RETRY_SECONDS_MAX, pause * 2)
 
 
-def write_kubeconfig(path: Path, name: str, server: str, authority: Authority, user: str) -> str:
-    """Write a kubeconfig for the client certificate `user`, everything inline, and answer its text."""
+def write_kubeconfig(
+    path: Path, name: str, server: str, authority: Authority, user: str
+) -> str:
+    """Write a kubeconfig for the client certificate `user`, with all data inline.
+
+    Return its text.
+    """
 
     def inline(file: Path) -> str:
         return base64.b64encode(file.read_bytes()).decode()
@@ -258,11 +391,27 @@ def write_kubeconfig(path: Path, name: str, server: str, authority: Authority, u
             {
                 "apiVersion": "v1",
                 "kind": "Config",
-                "clusters": [{"name": name, "cluster": {"server": server, "certificate-authority-data": inline(authority.ca)}}],
-                "users": [
-                    {"name": user, "user": {"client-certificate-data": inline(pair.certificate), "client-key-data": inline(pair.key)}}
+                "clusters": [
+                    {
+                        "name": name,
+                        "cluster": {
+                            "server": server,
+                            "certificate-authority-data": inline(authority.ca),
+                        },
+                    }
                 ],
-                "contexts": [{"name": name, "context": {"cluster": name, "user": user}}],
+                "users": [
+                    {
+                        "name": user,
+                        "user": {
+                            "client-certificate-data": inline(pair.certificate),
+                            "client-key-data": inline(pair.key),
+                        },
+                    }
+                ],
+                "contexts": [
+                    {"name": name, "context": {"cluster": name, "user": user}}
+                ],
                 "current-context": name,
             }
         ]

@@ -1,7 +1,8 @@
 """Certificates and keys of one control plane, or of one server.
 
-Every cluster has its own authority, so a credential of one opens nothing on another. Keys are made once and kept with the cluster's data:
-what a pod, a kubeconfig or a stored Secret trusts goes on being right after the machine was rebooted.
+Every cluster has its own authority, so a credential of one cluster is useless on
+another. Keys are created once and stored with the cluster's data, so pods, kubeconfigs
+and stored Secrets stay valid after a reboot.
 """
 
 import datetime as dt
@@ -18,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = dt.timedelta(days=3650)
 SERVICE_ADDRESS = "10.96.0.1"
-"""First address of the service range, where pods would find the API server."""
+"""The first address of the service range, at which pods would find the API server."""
 
 _CLIENTS: dict[str, tuple[str, str | None]] = {
     "admin": ("testbed-admin", "system:masters"),
@@ -28,7 +29,13 @@ _CLIENTS: dict[str, tuple[str, str | None]] = {
     "etcd-client": ("kube-apiserver", None),
 }
 _SERVERS: dict[str, list[str]] = {
-    "apiserver": ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local", SERVICE_ADDRESS],
+    "apiserver": [
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        SERVICE_ADDRESS,
+    ],
     "etcd": [],
     "webhook": [],
 }
@@ -43,15 +50,19 @@ class Pair:
 
 
 class Authority:
-    """The certificates of one cluster, in one folder; made when missing.
+    """The certificates of one cluster, in one folder.
 
-    Pairs, unless others are named: the clients admin, controller-manager, scheduler, front-proxy-client, etcd-client; the servers
-    apiserver, etcd, webhook.
-    `webhook/` is a folder of its own with tls.crt and tls.key, the layout controllers expect.
+    Missing certificates are created. The default pairs are the clients admin,
+    controller-manager, scheduler, front-proxy-client and etcd-client, and the servers
+    apiserver, etcd and webhook. `webhook/` is a folder with tls.crt and tls.key, as
+    controllers expect.
     """
 
     def __init__(
-        self, folder: Path, clients: Mapping[str, tuple[str, str | None]] = _CLIENTS, servers: Mapping[str, list[str]] = _SERVERS
+        self,
+        folder: Path,
+        clients: Mapping[str, tuple[str, str | None]] = _CLIENTS,
+        servers: Mapping[str, list[str]] = _SERVERS,
     ) -> None:
         self.folder = folder
         self._clients, self._servers = clients, servers
@@ -59,13 +70,19 @@ class Authority:
         self.service_account = Pair(folder / "sa.pub", folder / "sa.key")
 
     def pair(self, name: str) -> Pair:
-        """Name the files of one pair."""
+        """Return the files of one pair."""
         if name == "webhook":
-            return Pair(self.folder / "webhook" / "tls.crt", self.folder / "webhook" / "tls.key")
+            return Pair(
+                self.folder / "webhook" / "tls.crt", self.folder / "webhook" / "tls.key"
+            )
         return Pair(self.folder / f"{name}.crt", self.folder / f"{name}.key")
 
     def ensure(self) -> None:
-        """Make what is missing. The marker comes last: an interrupted run starts over, so no half of a pair is ever trusted."""
+        """Create missing files.
+
+        The marker is written last. An interrupted run starts over, so an incomplete
+        pair is never used.
+        """
         marker = self.folder / "complete"
         if marker.exists():
             return
@@ -76,40 +93,73 @@ class Authority:
             _builder(name, name, key.public_key())
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(authority=True), critical=True)
-            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+            .add_extension(
+                x509.SubjectKeyIdentifier.from_public_key(key.public_key()),
+                critical=False,
+            )
             .sign(key, hashes.SHA256())
         )
         _write(self.ca, ca.public_bytes(serialization.Encoding.PEM))
         for client, (user, group) in self._clients.items():
             self._issue(client, _subject(user, group), [], ca, key)
         for server, names in self._servers.items():
-            self._issue(server, _subject(server), ["localhost", "127.0.0.1", *names], ca, key)
+            self._issue(
+                server, _subject(server), ["localhost", "127.0.0.1", *names], ca, key
+            )
         signer = ec.generate_private_key(ec.SECP256R1())
         _write(self.service_account.key, _private(signer))
-        public = signer.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        public = signer.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
         _write(self.service_account.certificate, public)
         marker.touch()
 
-    def _issue(self, name: str, subject: x509.Name, hosts: list[str], ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey) -> None:
+    def _issue(
+        self,
+        name: str,
+        subject: x509.Name,
+        hosts: list[str],
+        ca: x509.Certificate,
+        ca_key: ec.EllipticCurvePrivateKey,
+    ) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
-        # etcd's server certificate also authenticates it to itself, so servers may act as clients too.
-        purposes = [ExtendedKeyUsageOID.CLIENT_AUTH, *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else [])]
+        # etcd also presents its server certificate as a client of itself, so servers
+        # may act as clients.
+        purposes = [
+            ExtendedKeyUsageOID.CLIENT_AUTH,
+            *([ExtendedKeyUsageOID.SERVER_AUTH] if hosts else []),
+        ]
         builder = (
             _builder(subject, ca.subject, key.public_key())
-            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(
+                x509.BasicConstraints(ca=False, path_length=None), critical=True
+            )
             .add_extension(_usage(authority=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
-            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()),
+                critical=False,
+            )
         )
         if hosts:
-            builder = builder.add_extension(x509.SubjectAlternativeName([_host(host) for host in hosts]), critical=False)
+            builder = builder.add_extension(
+                x509.SubjectAlternativeName([_host(host) for host in hosts]),
+                critical=False,
+            )
         pair = self.pair(name)
         _write(pair.key, _private(key))
-        _write(pair.certificate, builder.sign(ca_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+        _write(
+            pair.certificate,
+            builder.sign(ca_key, hashes.SHA256()).public_bytes(
+                serialization.Encoding.PEM
+            ),
+        )
 
 
-def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
-    now = dt.datetime.now(dt.UTC)  # noqa: TID251 - a certificate is dated by the wall clock; the testbed imports no clock of ours
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey
+) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.UTC)  # noqa: TID251 - needs the wall clock
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -122,7 +172,10 @@ def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicK
 
 
 def _subject(user: str, group: str | None = None) -> x509.Name:
-    """Name a client as Kubernetes reads it: the user in the common name, the group in the organization."""
+    """Return a client's name as Kubernetes reads it.
+
+    The common name is the user, the organization is the group.
+    """
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group)] if group else []
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, user)])
 
@@ -149,10 +202,16 @@ def _host(host: str) -> x509.GeneralName:
 
 
 def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
-    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
+    )
 
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
+    ) as file:
         file.write(content)

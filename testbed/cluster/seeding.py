@@ -1,18 +1,20 @@
-"""Bring one cluster from "its API server answers" to "it looks like a cluster of the fleet".
+"""Seeding: apply the objects that make a new API server a cluster of the fleet.
 
-Everything is applied again at each start, so a fleet file that changed is followed: nodes that left it are deleted, new ones come.
+Everything is applied again at each start, so that a changed fleet file takes effect:
+nodes that were removed from the file are deleted, and new nodes are created.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from testbed.cluster import objects
-from testbed.cluster.control_plane import ControlPlane
+from testbed.cluster.control_plane import ClusterControlPlane
 from testbed.cluster.kube import Kube, collection, path_of
 from testbed.cluster.webhooks import custom_resources, lws_webhooks
-from testbed.fleet.fleet_file import Cluster, FleetFile
+from testbed.fleet.fleet_file import FleetFile, SimulatedCluster
+from testbed.node.envoy_stack import CERTIFICATES
 from testbed.waiting import wait_until
 
 ESTABLISHED_SECONDS = 120
@@ -22,11 +24,19 @@ Document = dict[str, Any]
 
 
 def seed(
-    plane: ControlPlane, kube: Kube, cluster: Cluster | None, fleet: FleetFile, definitions: Mapping[str, Path], *, data_plane: bool = False
+    plane: ClusterControlPlane,
+    kube: Kube,
+    cluster: SimulatedCluster | None,
+    fleet: FleetFile,
+    definitions: Mapping[str, Path],
+    *,
+    gateway_objects: Sequence[Document] = (),
+    data_plane: bool = False,
 ) -> None:
-    """Lay down definitions, gateway and storage class, and for a simulated cluster its nodes and devices.
+    """Apply definitions, the Gateway, a StorageClass, and nodes of a simulated cluster.
 
-    With a data plane the Gateway belongs to Traefik, else to the testbed's own controller.
+    With a data plane the Gateway belongs to Traefik, otherwise to the testbed's own
+    controller. A cluster with real pods has `gateway_objects` instead.
     """
     if cluster is not None and not cluster.stack:
         with ThreadPoolExecutor(PARALLEL) as pool:
@@ -34,24 +44,56 @@ def seed(
             _seed_nodes(kube, cluster, fleet, pool)
         return
     gateway_class = objects.TRAEFIK_CLASS if data_plane else objects.GATEWAY_CLASS
-    controller = objects.TRAEFIK_CONTROLLER if data_plane else objects.GATEWAY_CONTROLLER
-    names = ["gateway-api", *(["inference-extension", "lws"] if cluster else ["traefik"] if data_plane else [])]
-    crds = [crd for name in names for crd in custom_resources(definitions[name])]
+    controller = (
+        objects.TRAEFIK_CONTROLLER if data_plane else objects.GATEWAY_CONTROLLER
+    )
+    # The chart of Envoy Gateway contains the Gateway API.
+    names = ["envoy-gateway" if plane.real_pods else "gateway-api"]
+    if cluster:
+        names += ["inference-extension", "lws"]
+    elif data_plane:
+        names.append("traefik")
+    crds: list[Document] = []
+    for name in names:
+        crds += custom_resources(definitions[name])
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(kube.apply, crds))
         _await_established(plane, kube, crds)
-        list(pool.map(kube.apply, objects.base(gateway_class, controller, simulated=cluster is not None)))
-        gateway = objects.gateway(gateway_class, simulated=cluster is not None, middlewares=data_plane)
+        base = objects.base(gateway_class, controller, simulated=cluster is not None)
+        list(pool.map(kube.apply, base))
+        if plane.real_pods:
+            _seed_gateway(kube, gateway_objects)
+        gateway = objects.gateway(
+            gateway_class, simulated=cluster is not None, middlewares=data_plane
+        )
         if cluster is None:
             _seed_control_gateway(kube, gateway)
             return
-        kube.apply(gateway)
-        list(pool.map(kube.apply, lws_webhooks(definitions["lws"], plane.port("lws-webhook"), plane.authority.ca)))
+        if not plane.real_pods:
+            kube.apply(gateway)
+        webhooks = lws_webhooks(
+            definitions["lws"], plane.port("lws-webhook"), plane.authority.ca
+        )
+        list(pool.map(kube.apply, webhooks))
         list(pool.map(kube.apply, objects.device_classes(cluster, fleet)))
         _seed_nodes(kube, cluster, fleet, pool)
 
 
-def _seed_nodes(kube: Kube, cluster: Cluster, fleet: FleetFile, threads: ThreadPoolExecutor) -> None:
+def _seed_gateway(kube: Kube, documents: Sequence[Document]) -> None:
+    """Apply the objects of Envoy Gateway.
+
+    A pod that starts before kwok knows the pods of an earlier run may get the address
+    of one of them. So the Job does not run again.
+    """
+    done = kube.get(CERTIFICATES) is not None
+    for document in documents:
+        if not (done and document["kind"] == "Job"):
+            kube.apply(document)
+
+
+def _seed_nodes(
+    kube: Kube, cluster: SimulatedCluster, fleet: FleetFile, threads: ThreadPoolExecutor
+) -> None:
     wanted = dict(objects.node_names(cluster))
     for node in kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED):
         if node["metadata"]["name"] not in wanted:
@@ -60,16 +102,22 @@ def _seed_nodes(kube: Kube, cluster: Cluster, fleet: FleetFile, threads: ThreadP
     def seed_node(name: str) -> None:
         document = objects.node(name, cluster, wanted[name], fleet)
         stored = kube.apply(document)
-        kube.apply({key: document[key] for key in ("apiVersion", "kind", "status")} | {"metadata": {"name": name}}, "status")
+        status = {key: document[key] for key in ("apiVersion", "kind", "status")}
+        kube.apply(status | {"metadata": {"name": name}}, "status")
         pool = wanted[name]
-        for slice_ in objects.resource_slices(stored, fleet.classes[pool.node_class]) if pool else ():
-            kube.apply(slice_)
+        if pool:
+            node_class = fleet.classes[pool.node_class]
+            for slice_ in objects.resource_slices(stored, node_class):
+                kube.apply(slice_)
 
     list(threads.map(seed_node, wanted))
 
 
 def _seed_control_gateway(kube: Kube, gateway: Document) -> None:
-    """Lay down the control Gateway, or take it from the testbed's own class to Traefik's; once the product applied it, it is left alone."""
+    """Create the control Gateway, or move it from the testbed's own class to Traefik's.
+
+    A Gateway that the product has applied is not changed.
+    """
     if kube.create(gateway) is not None:
         return
     stored = kube.get(path_of(gateway))
@@ -77,16 +125,26 @@ def _seed_control_gateway(kube: Kube, gateway: Document) -> None:
         kube.apply(gateway)
 
 
-def _await_established(plane: ControlPlane, kube: Kube, crds: list[Document]) -> None:
+def _await_established(
+    plane: ClusterControlPlane, kube: Kube, crds: list[Document]
+) -> None:
     wanted = {crd["metadata"]["name"] for crd in crds}
 
     def missing() -> set[str]:
-        stored = kube.list(collection("apiextensions.k8s.io/v1", "CustomResourceDefinition"))
-        established = {
-            crd["metadata"]["name"]
-            for crd in stored
-            if any(each["type"] == "Established" and each["status"] == "True" for each in (crd.get("status") or {}).get("conditions") or [])
-        }
-        return wanted - established
+        stored = kube.list(
+            collection("apiextensions.k8s.io/v1", "CustomResourceDefinition")
+        )
+        return wanted - {crd["metadata"]["name"] for crd in stored if is_ready(crd)}
 
-    wait_until(lambda: not missing(), ESTABLISHED_SECONDS, lambda: f"{plane.name}: not established: {', '.join(sorted(missing()))}")
+    def is_ready(crd: Document) -> bool:
+        conditions = (crd.get("status") or {}).get("conditions") or []
+        return any(
+            each["type"] == "Established" and each["status"] == "True"
+            for each in conditions
+        )
+
+    wait_until(
+        lambda: not missing(),
+        ESTABLISHED_SECONDS,
+        lambda: f"{plane.name}: not established: {', '.join(sorted(missing()))}",
+    )

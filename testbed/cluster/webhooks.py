@@ -1,7 +1,8 @@
-"""The definitions other projects ship, made to work outside their usual installation.
+"""Definitions of other projects, adapted to run outside their usual installation.
 
-LeaderWorkerSet's webhooks point at a Service inside the cluster; its controller runs beside the API server here, so they point at its
-port on loopback instead and trust the cluster's own authority.
+LeaderWorkerSet's webhooks point at a Service inside the cluster. In the testbed its
+controller runs next to the API server, so the webhooks point at its loopback port and
+trust the cluster's own authority.
 """
 
 import base64
@@ -14,31 +15,49 @@ Document = dict[str, Any]
 
 
 def custom_resources(folder: Path) -> list[Document]:
-    """Every CustomResourceDefinition below a folder."""
-    documents = (document for path in sorted(folder.rglob("*.json")) for document in read_json(path))
-    # A kustomize patch is a list, everything else a document with a kind.
-    return [document for document in documents if isinstance(document, dict) and document["kind"] == "CustomResourceDefinition"]
+    """Return every CustomResourceDefinition below a folder."""
+    documents = (
+        document
+        for path in sorted(folder.rglob("*.json"))
+        for document in read_json(path)
+    )
+    # A kustomize patch is a list. Everything else is a document with a kind.
+    return [
+        document
+        for document in documents
+        if isinstance(document, dict) and document["kind"] == "CustomResourceDefinition"
+    ]
 
 
 def lws_webhooks(folder: Path, port: int, ca: Path) -> list[Document]:
-    """LeaderWorkerSet's webhook configurations for a controller that listens on a loopback port."""
+    """Return LeaderWorkerSet's webhooks for a controller on a loopback port."""
     configurations: list[Document] = read_json(folder / "config/webhook/manifests.json")
     bundle = base64.b64encode(ca.read_bytes()).decode()
     for configuration in configurations:
-        kind = "mutating" if configuration["kind"].startswith("Mutating") else "validating"
-        # The project's own patches narrow the pod webhook to its pods; without them no pod could be made while the controller is down.
+        kind = (
+            "mutating" if configuration["kind"].startswith("Mutating") else "validating"
+        )
+        # LeaderWorkerSet's own patches restrict the pod webhook to pods of
+        # LeaderWorkerSets. Without the patches no pod could be created while the
+        # controller is down.
         for step in read_json(folder / f"config/webhook/{kind}-patch.json")[0]:
             _replace(configuration, step)
         configuration["metadata"]["name"] = f"lws-{kind}"
         for webhook in configuration["webhooks"]:
             path = webhook["clientConfig"]["service"]["path"]
-            webhook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
+            webhook["clientConfig"] = {
+                "url": f"https://127.0.0.1:{port}{path}",
+                "caBundle": bundle,
+            }
     return configurations
 
 
 def _replace(document: Document, step: Document) -> None:
     if step["op"] != "replace":
-        raise ValueError(f"LeaderWorkerSet's webhook patch has the operation {step['op']}, only replace is known; see webhooks.py")
+        raise ValueError(
+            f"LeaderWorkerSet's webhook patch has the operation {step['op']}, "
+            "only replace is known; see webhooks.py"
+        )
     *path, last = step["path"].strip("/").split("/")
     place: Any = document
     for part in path:

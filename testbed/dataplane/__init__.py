@@ -1,1 +1,1 @@
-"""The data plane: a network namespace in which requests travel through a gateway to mock engines."""
+"""The data plane: a network namespace in which requests reach mock engines."""

@@ -1,8 +1,10 @@
-"""The testbed's own controllers, one process for all clusters: `python -m testbed.dataplane.controllers CONFIG`.
+"""The testbed's own controllers: `python -m testbed.dataplane.controllers CONFIG`.
 
-No gateway and no storage runs on a simulated cluster, yet the API must behave as if: Gateways get an address, routes are accepted or
-refused with a reason, claims are bound. Each cluster is watched; whenever something changed the wanted state of everything is worked out
-anew from what is held in memory, and only differences are written.
+Simulated clusters have no gateway controller and no storage provisioner, so this
+process sets the status that those would set. Gateways get an address, routes are
+accepted or rejected with a reason, and claims are bound. One process watches all
+clusters. After each change it computes the desired status of all objects from memory,
+and writes only differences.
 
 CONFIG is a JSON list of {name, server, pki, address, simulated, served}.
 """
@@ -18,7 +20,7 @@ from typing import Any
 import httpx
 
 from testbed.cluster import volumes
-from testbed.cluster.kube import KubeError, Watcher, collection, follow
+from testbed.cluster.kube import KubeClient, KubeError, collection, follow
 from testbed.cluster.pki import Authority
 from testbed.dataplane import routing
 from testbed.documents import read_json
@@ -29,7 +31,7 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Target:
+class ServedCluster:
     """One cluster to serve."""
 
     name: str
@@ -38,16 +40,18 @@ class Target:
     address: str
     simulated: bool
     served: str | None = None
-    """Controller name of a real gateway that reports about its own objects; they are left alone."""
+    """The controller name of a real gateway controller, which reports the status of its
+    own objects.
+    """
 
 
 class ClusterController:
     """Gateways, routes, pools and volumes of one cluster."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ServedCluster) -> None:
         self._target = target
-        self._watcher = Watcher(target.server, Authority(Path(target.pki)))
-        self._objects = routing.Objects()
+        self._watcher = KubeClient(target.server, Authority(Path(target.pki)))
+        self._objects = routing.RoutingObjects()
         self._claims: dict[routing.Key, Document] = {}
         self._volumes: dict[routing.Key, Document] = {}
         self._changed = asyncio.Event()
@@ -56,14 +60,22 @@ class ClusterController:
     async def run(self) -> None:
         """Serve the cluster until cancelled."""
         held = {
-            collection("gateway.networking.k8s.io/v1", "GatewayClass"): self._objects.gateway_classes,
-            collection("gateway.networking.k8s.io/v1", "Gateway"): self._objects.gateways,
-            collection("gateway.networking.k8s.io/v1", "HTTPRoute"): self._objects.routes,
+            collection(
+                "gateway.networking.k8s.io/v1", "GatewayClass"
+            ): self._objects.gateway_classes,
+            collection(
+                "gateway.networking.k8s.io/v1", "Gateway"
+            ): self._objects.gateways,
+            collection(
+                "gateway.networking.k8s.io/v1", "HTTPRoute"
+            ): self._objects.routes,
             collection("v1", "Service"): self._objects.services,
         }
         if self._target.simulated:
             held |= {
-                collection("inference.networking.k8s.io/v1", "InferencePool"): self._objects.pools,
+                collection(
+                    "inference.networking.k8s.io/v1", "InferencePool"
+                ): self._objects.pools,
                 collection("v1", "PersistentVolumeClaim"): self._claims,
                 collection("v1", "PersistentVolume"): self._volumes,
             }
@@ -94,10 +106,20 @@ class ClusterController:
             self._changed.clear()
             steps = [
                 self._write(self._watcher.patch_status, item, status)
-                for item, status in routing.statuses(self._objects, self._target.address, _now, self._target.served)
+                for item, status in routing.statuses(
+                    self._objects, self._target.address, _now, self._target.served
+                )
             ]
-            steps += [self._write(self._watcher.create, volume) for claim in self._claims.values() if (volume := volumes.volume_for(claim))]
-            steps += [self._write(self._watcher.delete, volume) for volume in self._volumes.values() if volumes.is_spent(volume)]
+            steps += [
+                self._write(self._watcher.create, volume)
+                for claim in self._claims.values()
+                if (volume := volumes.volume_for(claim))
+            ]
+            steps += [
+                self._write(self._watcher.delete, volume)
+                for volume in self._volumes.values()
+                if volumes.is_spent(volume)
+            ]
             await asyncio.gather(*steps)
 
     async def _write(self, action: Any, *arguments: Any) -> None:
@@ -106,7 +128,9 @@ class ClusterController:
                 await action(*arguments)
             except KubeError as error:
                 if error.code in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
-                    return  # it changed or went meanwhile, and the watch brings that
+                    # the object was changed or deleted meanwhile, which the watch
+                    # reports
+                    return
                 self._again_later(error)
             except httpx.TransportError as error:
                 self._again_later(error)
@@ -116,28 +140,37 @@ class ClusterController:
         asyncio.get_running_loop().call_later(1.0, self._changed.set)
 
     def _log(self, error: Exception) -> None:
-        print(f"{_now()} {self._target.name}: {type(error).__name__} {error}", flush=True)
+        print(
+            f"{_now()} {self._target.name}: {type(error).__name__} {error}", flush=True
+        )
 
 
 def _now() -> str:
-    now = dt.datetime.now(dt.UTC)  # noqa: TID251 - status carries the wall clock; the testbed imports no clock of ours
+    now = dt.datetime.now(dt.UTC)  # noqa: TID251 - needs the wall clock
     return now.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-async def serve(targets: list[Target]) -> None:
+async def serve(targets: list[ServedCluster]) -> None:
     """Serve every cluster until SIGTERM."""
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    controllers = [asyncio.create_task(ClusterController(target).run()) for target in targets]
+    controllers = [
+        asyncio.create_task(ClusterController(target).run()) for target in targets
+    ]
     stopping = asyncio.create_task(stop.wait())
-    done, _ = await asyncio.wait([stopping, *controllers], return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait(
+        [stopping, *controllers], return_when=asyncio.FIRST_COMPLETED
+    )
     for task in (stopping, *controllers):
         task.cancel()
     await asyncio.gather(stopping, *controllers, return_exceptions=True)
     for task in done:
-        task.result()  # a fault in a controller ends the process with its traceback in the log
+        # an error in a controller ends the process, with its traceback in the log
+        task.result()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve([Target(**entry) for entry in read_json(Path(sys.argv[1]))]))
+    asyncio.run(
+        serve([ServedCluster(**entry) for entry in read_json(Path(sys.argv[1]))])
+    )

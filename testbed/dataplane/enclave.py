@@ -1,12 +1,19 @@
-"""The data plane, run inside a network namespace of its own: `python -m testbed.dataplane.enclave CONFIG`.
+"""The data plane inside its namespace: `python -m testbed.dataplane.enclave CONFIG`.
 
-Pods and Gateways have addresses that exist nowhere. In here they do: two local routes make every pod address one at which an engine may
-listen, and every Gateway address that of the Traefik that serves its cluster, so a request really travels gateway, route, Service,
-endpoint, pod. A few names exist too, of Gateways and of a provider of models outside of the fleet (`names.py`), and an endpoint that
-fails as it is told to (`faults.py`). API servers are reached through relays. If one Traefik ends everything ends, and the supervisor
-starts it afresh.
+The addresses of pods and Gateways exist only in this namespace. Two local routes let an
+engine listen at each pod address, and let the Traefik of each cluster listen at the
+address of its Gateway. A request therefore passes the gateway, the route, the Service,
+the endpoint and the pod. The namespace also has host names for the Gateways and for a
+model provider outside the fleet (`names.py`), and an endpoint with chosen failures
+(`faults.py`). API servers are reached through relays. If one Traefik ends, the whole
+process ends, and the supervisor restarts it.
 
-CONFIG is a JSON object {relays, traefiks: [{argv, environment, log}], clusters: [{server, pki}], hosts, provider}.
+Clusters with an Envoy Gateway run its pods, and the pods of endpoint pickers, as real
+programs (`testbed/node/`).
+
+CONFIG is a JSON object {relays, traefiks: [{argv, environment, log}], clusters:
+[{server, pki}], nodes: [the arguments of `of_cluster` in testbed/node/node.py], hosts,
+provider}.
 """
 
 import asyncio
@@ -21,26 +28,35 @@ from typing import Any
 
 from testbed.dataplane.faults import Faults
 from testbed.dataplane.names import PROVIDER_ADDRESS, PROVIDER_MODEL, provider_authority
-from testbed.dataplane.pods import Engine, of_cluster
+from testbed.dataplane.pods import SimulatedEngine, of_cluster
 from testbed.dataplane.relay import relay
 from testbed.documents import read_json
-from testbed.fleet.home import GATEWAY_NETWORK, POD_NETWORK
+from testbed.fleet.home import GATEWAY_NETWORK, POD_NETWORK, SERVICE_NETWORK
+from testbed.node import node
+from testbed.node.links import forward
 
 PR_SET_PDEATHSIG = 1
 
 
 def main() -> int:
-    """Set up the namespace and serve until SIGTERM. 1 when a part ended by itself."""
-    # Entering a user namespace made the kernel forget whose death ends us.
+    """Set up the namespace and serve until SIGTERM.
+
+    Return 1 if a part ended by itself.
+    """
+    # The kernel drops the parent-death signal on entry into a user namespace.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     config = read_json(Path(sys.argv[1]))
     for command in (
         ["ip", "link", "set", "lo", "up"],
-        *(["ip", "route", "add", "local", str(net), "dev", "lo"] for net in (POD_NETWORK, GATEWAY_NETWORK)),
-        # Seen by nothing outside: this process has its own table of mounts.
+        *(
+            ["ip", "route", "add", "local", str(net), "dev", "lo"]
+            for net in (POD_NETWORK, GATEWAY_NETWORK, SERVICE_NETWORK)
+        ),
+        # Nothing outside sees this mount: the process has its own mount namespace.
         ["mount", "--bind", config["hosts"], "/etc/hosts"],
     ):
         subprocess.run(command, check=True)
+    forward()
     return asyncio.run(_serve(config))
 
 
@@ -49,12 +65,21 @@ async def _serve(config: Mapping[str, Any]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     provider = provider_authority(Path(config["provider"])).pair("provider")
-    engines = [Engine(PROVIDER_ADDRESS, 80, PROVIDER_MODEL), Engine(PROVIDER_ADDRESS, 443, PROVIDER_MODEL, provider)]
+    engines = [
+        SimulatedEngine(PROVIDER_ADDRESS, 80, PROVIDER_MODEL),
+        SimulatedEngine(PROVIDER_ADDRESS, 443, PROVIDER_MODEL, provider),
+    ]
     children = [await _start(each) for each in config["traefiks"]]
-    parts: list[asyncio.Task[Any]] = [asyncio.create_task(child.wait()) for child in children]
+    parts: list[asyncio.Task[Any]] = [
+        asyncio.create_task(child.wait()) for child in children
+    ]
     parts.append(asyncio.create_task(relay(config["relays"])))
     parts.append(asyncio.create_task(Faults().serve(PROVIDER_ADDRESS)))
-    parts += [asyncio.create_task(of_cluster(**cluster).run()) for cluster in config["clusters"]]
+    parts += [
+        asyncio.create_task(of_cluster(**cluster).run())
+        for cluster in config["clusters"]
+    ]
+    parts += [asyncio.create_task(node.of_cluster(**each)) for each in config["nodes"]]
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *parts], return_when=asyncio.FIRST_COMPLETED)
     failed = not stopping.done()

@@ -1,16 +1,18 @@
-"""What a kubelet and an engine do for each pod of a cluster, as far as requests can tell.
+"""The engines of running pods, and the shutdown that a kubelet would perform.
 
-A pod that runs has an engine at its own address; it is ready only when that listens. Once the pod is deleted, its preStop sleep goes by as
-if nothing had happened; then the engine, as one that gets SIGTERM, refuses connections and ends the requests that it has, and the end of
-the grace period cuts what is left. The pod is gone when its engine is; where the pod is gone first, because it was deleted by force or the
-watch has missed its end, an engine that is ending goes on until then, as a container does. kwok plays everything else
-(`testbed/cluster/kwok-stages.yaml`).
+A running pod has an engine at its own address, and becomes ready only after the engine
+listens. When the pod is deleted, its preStop sleep passes first. Then the engine
+refuses connections and finishes its requests, as after SIGTERM. The end of the grace
+period aborts the remaining requests. The pod is removed when its engine has ended. If
+the pod disappears first, because it was deleted by force or the watch missed its end,
+its engine still shuts down in this way, as a container does. kwok simulates everything
+else (`testbed/cluster/kwok-stages.yaml`).
 """
 
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -18,25 +20,44 @@ from typing import Any
 import httpx
 import uvicorn
 
-from testbed.cluster.kube import KubeError, Watcher, collection, follow
+from testbed.cluster.kube import KubeClient, KubeError, collection, follow
 from testbed.cluster.pki import Authority, Pair
 from testbed.dataplane.engine import MODEL, PORT, application
+from testbed.dataplane.load import RUNNING_MAX, VLLM, EngineLoad
+from testbed.node.images import is_real
 
-# On a pod: "true" while it has an engine here, which then decides when the pod ends.
+# An annotation of pods, "true" while the pod has an engine in this process. The engine
+# then decides when the pod is removed.
 SERVED = "testbed.modelplane.ai/served"
 DELETE_AFTER = "testbed.modelplane.ai/delete-after"
+REFUSES = "testbed.modelplane.ai/refuses"
+"""An annotation of pods: with "true", the engine refuses new connections.
+
+The pod stays ready, as between two readiness probes of a kubelet.
+"""
 RETRY_SECONDS = 1.0
-# Longer than a gateway keeps a connection that no request uses: Traefik does for 90 s. An engine that closed it first could do so just when
-# a request is sent, and the gateway sends no POST a second time: it answers 502. The slower the machine is, the more often.
+# Longer than a gateway keeps an idle connection, which is 90 s for Traefik. If the
+# engine closed the connection first, the gateway might send a POST at the same moment.
+# It does not repeat a POST, and responds with 502. A slow machine makes this more
+# likely.
 IDLE_SECONDS = 120
-# Of vLLM and SGLang; the first one wins.
+# Flags of vLLM and SGLang with the model's name. The first flag that is set takes
+# precedence.
 MODEL_FLAGS = ("--served-model-name", "--model", "--model-path")
+# Flags of vLLM, SGLang and trtllm-serve with the number of requests that run at once.
+LIMIT_FLAGS = ("--max-num-seqs", "--max-running-requests", "--max_batch_size")
+_IP_FREEBIND = 15
+"""The option of Linux by which a server may listen at an address of another host."""
+ENGINE_LABELS = ("llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type")
 
 Document = dict[str, Any]
 
 
-class _Server(uvicorn.Server):
-    """A server among many in one process: signals are for the process."""
+class _EngineServer(uvicorn.Server):
+    """One of many servers in a process.
+
+    It installs no signal handlers, because the process does.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -46,23 +67,51 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         self.listens.set()
 
+    def close_listeners(self) -> None:
+        """Refuse new connections, and keep the others."""
+        for server in self.servers:
+            server.close()
+        self.servers.clear()
+
+    async def listen(self, listener: socket.socket) -> None:
+        """Accept connections again."""
+        loop = asyncio.get_running_loop()
+        self.servers.append(await loop.create_server(self._protocol, sock=listener))
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config,
+            server_state=self.server_state,
+            app_state=self.lifespan.state,
+        )
+        return protocol
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
 
-class Engine:
-    """The engine of one pod, or one outside of the fleet; with a certificate it speaks TLS."""
+class SimulatedEngine:
+    """The engine of one pod, or an engine outside the fleet.
 
-    def __init__(self, address: str, port: int = PORT, model: str = MODEL, certificate: Pair | None = None) -> None:
-        # Named as TCP, for only then asyncio sends each write at once; the body of an answer would wait 40 ms for an acknowledgement.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        # A pod may get the address of one that has just gone.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        listener.bind((address, port))
+    It serves HTTPS if it has a certificate.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int = PORT,
+        model: str = MODEL,
+        certificate: Pair | None = None,
+        *,
+        engine: str = VLLM,
+        running_max: int = RUNNING_MAX,
+    ) -> None:
+        self._address = (address, port)
+        self._refuses = False
+        listener = _listener(address, port)
         config = uvicorn.Config(
-            application(model),
+            application(model, engine, EngineLoad(running_max)),
             log_level="critical",
             access_log=False,
             lifespan="off",
@@ -70,29 +119,56 @@ class Engine:
             ssl_certfile=certificate.certificate if certificate else None,
             ssl_keyfile=certificate.key if certificate else None,
         )
-        self._server = _Server(config)
+        self._server = _EngineServer(config)
         self._serving = asyncio.create_task(self._server.serve(sockets=[listener]))
 
     async def listens(self) -> None:
-        """Wait until a request would be answered."""
+        """Wait until the engine accepts connections."""
         await self._server.listens.wait()
 
+    @property
+    def refuses(self) -> bool:
+        """Whether the engine refuses new connections."""
+        return self._refuses
+
+    async def refuse(self, *, refuses: bool) -> None:
+        """Stop or start to accept connections. Running requests continue."""
+        self._refuses = refuses
+        if refuses:
+            self._server.close_listeners()
+        else:
+            await self._server.listen(_listener(*self._address))
+
     async def stop(self, grace_seconds: float) -> None:
-        """Refuse connections at once, let the requests in flight end, and cut them at the end of the grace period."""
+        """Refuse new connections, and abort running requests after the grace period."""
         self._server.config.timeout_graceful_shutdown = max(0, round(grace_seconds))
         self._server.should_exit = True
         await asyncio.wait([self._serving])
 
 
+def _listener(address: str, port: int) -> socket.socket:
+    # Create the socket with the protocol TCP, because asyncio disables Nagle's
+    # algorithm only then. Otherwise the body of a response would wait 40 ms for an
+    # acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # A pod may get the address of a pod that has just ended.
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    # The address may still belong to the network namespace of a pod that is ending.
+    listener.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+    listener.bind((address, port))
+    return listener
+
+
 class ServedPods:
     """The engines of one cluster's pods."""
 
-    def __init__(self, watcher: Watcher) -> None:
+    def __init__(self, watcher: KubeClient) -> None:
         self._watcher = watcher
-        self._engines: dict[str, Engine] = {}
+        self._engines: dict[str, SimulatedEngine] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._without_pod: set[asyncio.Task[None]] = set()
-        """Engines that are ending and whose pods are gone already; only a task that is kept goes on."""
+        """Ending engines whose pods are gone. A task must be referenced to continue."""
 
     async def run(self) -> None:
         """Serve until cancelled."""
@@ -102,7 +178,7 @@ class ServedPods:
             await self._watcher.close()
 
     async def received(self, kind: str, pods: list[Document]) -> None:
-        """Follow what the watch says, as `Watcher.changes` gives it."""
+        """Handle an item of `KubeClient.changes`."""
         if kind == "LISTED":
             here = {pod["metadata"]["uid"] for pod in pods}
             for uid in self._engines.keys() - here:
@@ -111,20 +187,29 @@ class ServedPods:
             await self._changed(pod, deleted=kind == "DELETED")
 
     async def _changed(self, pod: Document, *, deleted: bool) -> None:
+        if is_real(pod):
+            return  # the testbed's kubelet ends its programs (`testbed/node/`)
         metadata = pod["metadata"]
         uid, ends = metadata["uid"], "deletionTimestamp" in metadata
         if deleted or not (_runs(pod) or ends):
             await self._gone(uid)
-        elif ends and (uid in self._engines or (metadata.get("annotations") or {}).get(SERVED) == "true"):
+        elif ends and (
+            uid in self._engines
+            or (metadata.get("annotations") or {}).get(SERVED) == "true"
+        ):
             if uid not in self._ending:
-                self._ending[uid] = asyncio.create_task(self._end(pod, self._engines.get(uid)))
+                self._ending[uid] = asyncio.create_task(
+                    self._end(pod, self._engines.get(uid))
+                )
         elif not ends and _serves(pod) and uid not in self._engines:
-            self._engines[uid] = engine = Engine(pod["status"]["podIP"], model=served_model(pod))
+            self._engines[uid] = engine = _engine_of(pod)
             await engine.listens()
             await self._annotate(pod, {SERVED: "true"})
+        elif uid in self._engines and _refuses(pod) != self._engines[uid].refuses:
+            await self._engines[uid].refuse(refuses=_refuses(pod))
 
-    async def _end(self, pod: Document, engine: Engine | None) -> None:
-        """Stop the engine of a deleted pod as its spec says, and let the pod go."""
+    async def _end(self, pod: Document, engine: SimulatedEngine | None) -> None:
+        """Shut down the engine of a deleted pod as its spec requires, and remove it."""
         loop = asyncio.get_running_loop()
         grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
         begun = loop.time()
@@ -134,7 +219,10 @@ class ServedPods:
         await self._annotate(pod, {SERVED: "ended", DELETE_AFTER: "0s"})
 
     async def _gone(self, uid: str) -> None:
-        """Stop the engine of a pod that is gone or does not run; one that is ending goes on until its requests or its time have ended."""
+        """Stop the engine of a pod that is gone or does not run.
+
+        An ending engine continues until its requests or its grace period have ended.
+        """
         ending, engine = self._ending.pop(uid, None), self._engines.pop(uid, None)
         if ending:
             self._without_pod.add(ending)
@@ -145,7 +233,9 @@ class ServedPods:
     async def _annotate(self, pod: Document, annotations: Mapping[str, str]) -> None:
         while True:
             try:
-                await self._watcher.patch(pod, {"metadata": {"annotations": annotations}})
+                await self._watcher.patch(
+                    pod, {"metadata": {"annotations": annotations}}
+                )
             except KubeError as error:
                 if error.code == httpx.codes.NOT_FOUND:
                     return
@@ -158,35 +248,83 @@ class ServedPods:
 
 
 def sleep_seconds(pod: Document) -> int:
-    """Give how long a deleted pod goes on serving: until the first of its main containers gets SIGTERM."""
-    hooks = [((each.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {} for each in pod["spec"]["containers"]]
+    """Return how long a deleted pod still serves, in seconds.
+
+    This is the time until its first main container gets SIGTERM.
+    """
+    hooks = [
+        ((each.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
+        for each in pod["spec"]["containers"]
+    ]
     return min(int(hook.get("seconds", 0)) for hook in hooks)
 
 
 def served_model(pod: Document) -> str:
-    """Give the name under which a pod serves its model, as the arguments of its containers say it."""
-    words = [word for each in pod["spec"]["containers"] for word in (*(each.get("command") or ()), *(each.get("args") or ()))]
-    for flag in MODEL_FLAGS:
+    """Return the name under which a pod serves its model, from its arguments."""
+    return _flag(pod, MODEL_FLAGS) or MODEL
+
+
+def engine_of(pod: Document) -> str:
+    """Return the name of a pod's engine, from the labels that pickers read."""
+    found = pod["metadata"].get("labels") or {}
+    return next((found[each] for each in ENGINE_LABELS if each in found), VLLM)
+
+
+def _engine_of(pod: Document) -> SimulatedEngine:
+    limit = _flag(pod, LIMIT_FLAGS)
+    return SimulatedEngine(
+        pod["status"]["podIP"],
+        model=served_model(pod),
+        engine=engine_of(pod),
+        running_max=int(limit) if limit.isdigit() else RUNNING_MAX,
+    )
+
+
+def _refuses(pod: Document) -> bool:
+    annotations = pod["metadata"].get("annotations") or {}
+    return bool(annotations.get(REFUSES) == "true")
+
+
+def _flag(pod: Document, flags: Iterable[str]) -> str:
+    words = [
+        word
+        for each in pod["spec"]["containers"]
+        for word in (*(each.get("command") or ()), *(each.get("args") or ()))
+    ]
+    for flag in flags:
         for word, following in zip_longest(words, words[1:], fillvalue=""):
             if word.startswith(f"{flag}="):
                 return str(word.removeprefix(f"{flag}="))
             if word == flag and following:
                 return str(following)
-    return MODEL
+    return ""
 
 
 def _runs(pod: Document) -> bool:
     status = pod.get("status") or {}
-    waiting = [each for each in status.get("containerStatuses") or () if "waiting" in (each.get("state") or {})]
-    return status.get("phase") == "Running" and bool(status.get("podIP")) and not waiting
+    waiting = [
+        each
+        for each in status.get("containerStatuses") or ()
+        if "waiting" in (each.get("state") or {})
+    ]
+    return (
+        status.get("phase") == "Running" and bool(status.get("podIP")) and not waiting
+    )
 
 
 def _serves(pod: Document) -> bool:
-    """Whether a container of the pod, a sidecar among them, says that it listens where engines do."""
-    containers = [*pod["spec"]["containers"], *(pod["spec"].get("initContainers") or ())]
-    return any(port["containerPort"] == PORT for each in containers for port in each.get("ports") or ())
+    """Return whether a container or sidecar of the pod declares the port of engines."""
+    containers = [
+        *pod["spec"]["containers"],
+        *(pod["spec"].get("initContainers") or ()),
+    ]
+    return any(
+        port["containerPort"] == PORT
+        for each in containers
+        for port in each.get("ports") or ()
+    )
 
 
 def of_cluster(server: str, pki: str) -> ServedPods:
-    """Give the engines of a cluster's pods."""
-    return ServedPods(Watcher(server, Authority(Path(pki))))
+    """Return the engines of a cluster's pods."""
+    return ServedPods(KubeClient(server, Authority(Path(pki))))

@@ -1,9 +1,11 @@
-"""Carry connections between this machine and the data plane's network namespace: `python -m testbed.dataplane.relay CONFIG`.
+"""Relays into the data plane: `python -m testbed.dataplane.relay CONFIG`.
 
-A namespace has its own loopback, so neither side can dial the other; but a Unix socket is a file, and both see the same files. One relay
-on each side turns a TCP port into such a socket and back.
+A network namespace has its own loopback, so neither side can dial the other. A Unix
+socket is a file, which both sides can open. One relay on each side connects a TCP port
+with such a socket.
 
-CONFIG is a JSON list of {listen, dial}; an end is "tcp:HOST:PORT" or "unix:PATH", the path relative to the working folder.
+CONFIG is a JSON list of {listen, dial}. An end is "tcp:HOST:PORT" or "unix:PATH", with
+the path relative to the working folder.
 """
 
 import asyncio
@@ -15,6 +17,8 @@ from pathlib import Path
 from testbed.documents import read_json
 
 CHUNK_BYTES = 1 << 16
+BACKLOG = 4096
+"""A Unix socket refuses connections at once when its backlog is full."""
 
 
 async def relay(pairs: Sequence[Mapping[str, str]]) -> None:
@@ -32,14 +36,16 @@ async def relay(pairs: Sequence[Mapping[str, str]]) -> None:
 
 def _clear(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path.unlink(missing_ok=True)  # left by a relay that was killed
+    path.unlink(missing_ok=True)  # a killed relay left this socket behind
 
 
 async def _listen(end: str, dial: str) -> asyncio.Server:
     connections: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # Kept here: once one side has gone, nothing else refers to the task, and Python may remove it before the other side has all.
+        # Keep a reference to the task. After one side has closed, nothing else refers
+        # to it, and Python might collect it before the other side has received all
+        # data.
         connection = asyncio.create_task(carry(reader, writer))
         connections.add(connection)
         connection.add_done_callback(connections.discard)
@@ -48,18 +54,19 @@ async def _listen(end: str, dial: str) -> asyncio.Server:
         try:
             far_reader, far_writer = await _dial(dial)
         except OSError:
-            # Nothing listens there (yet): the caller sees a closed connection, as it would without a relay.
+            # Nothing listens on the other side (yet). The caller sees a closed
+            # connection, as without a relay.
             writer.close()
             return
-        await asyncio.gather(_pump(reader, far_writer), _pump(far_reader, writer))
+        await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
         for each in (writer, far_writer):
             each.close()
 
     kind, _, address = end.partition(":")
     if kind == "unix":
-        return await asyncio.start_unix_server(accept, address)
+        return await asyncio.start_unix_server(accept, address, backlog=BACKLOG)
     host, _, port = address.rpartition(":")
-    return await asyncio.start_server(accept, host, int(port))
+    return await asyncio.start_server(accept, host, int(port), backlog=BACKLOG)
 
 
 async def _dial(end: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -70,8 +77,9 @@ async def _dial(end: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection(host, int(port))
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    # Either side may vanish at any moment; then this direction is over, which the other one learns from the end of its stream.
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    # Either side may disconnect at any moment. This direction then ends, and the end of
+    # the stream informs the other side.
     with contextlib.suppress(OSError):
         while chunk := await reader.read(CHUNK_BYTES):
             writer.write(chunk)

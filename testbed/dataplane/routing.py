@@ -1,7 +1,8 @@
-"""What a gateway controller would report, worked out from what the cluster holds.
+"""The status that a gateway controller would report for the objects of a cluster.
 
-Pure functions: stored objects in, wanted status out. They are as strict as a real controller about what a user can get wrong, a parent
-that does not exist or a backend that does not exist, because a route that is accepted whatever it says would hide such faults.
+These are pure functions from stored objects to desired status. They reject a missing
+parent or backend as strictly as a real controller, because accepting every route would
+hide such errors from users.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,8 +20,8 @@ INFERENCE = "inference.networking.k8s.io"
 
 
 @dataclass
-class Objects:
-    """What one cluster holds of the kinds that matter to routing, by namespace and name."""
+class RoutingObjects:
+    """The routing objects of one cluster, by namespace and name."""
 
     gateway_classes: dict[Key, Document] = field(default_factory=dict)
     gateways: dict[Key, Document] = field(default_factory=dict)
@@ -29,41 +30,68 @@ class Objects:
     pools: dict[Key, Document] = field(default_factory=dict)
 
 
-def statuses(objects: Objects, address: str, now: Callable[[], str], served: str | None = None) -> list[tuple[Document, Document]]:
-    """Pair each object with the status it should have; only those whose status is not so already.
+def statuses(
+    objects: RoutingObjects,
+    address: str,
+    now: Callable[[], str],
+    served: str | None = None,
+) -> list[tuple[Document, Document]]:
+    """Pair each object with its desired status, if it differs from the present status.
 
-    `address` is where every Gateway of the cluster listens; `now` gives the time of a condition that changes;
-    `served` is the controller name of a real gateway, whose classes, Gateways and parents of routes are left to it.
+    `address` is the address of every Gateway of the cluster. `now` returns the time for
+    a changed condition. `served` is the controller name of a real gateway controller,
+    which reports the status of its own classes, Gateways and routes.
     """
-    wanted = [(item, _class_status(item, now)) for item in objects.gateway_classes.values() if item["spec"]["controllerName"] != served]
+    wanted = [
+        (item, _class_status(item, now))
+        for item in objects.gateway_classes.values()
+        if item["spec"]["controllerName"] != served
+    ]
     wanted += [
         (item, _gateway_status(item, objects, address, now))
         for item in objects.gateways.values()
         if served is None or _controller(item, objects) != served
     ]
-    wanted += [(item, _route_status(item, objects, now, served)) for item in objects.routes.values()]
-    wanted += [(item, _pool_status(item, objects, now)) for item in objects.pools.values()]
-    return [(item, status) for item, status in wanted if {**item.get("status", {}), **status} != item.get("status", {})]
+    wanted += [
+        (item, _route_status(item, objects, now, served))
+        for item in objects.routes.values()
+    ]
+    wanted += [
+        (item, _pool_status(item, objects, now)) for item in objects.pools.values()
+    ]
+    return [
+        (item, status)
+        for item, status in wanted
+        if {**item.get("status", {}), **status} != item.get("status", {})
+    ]
 
 
 def key_of(document: Document) -> Key:
-    """Answer the key under which an object is held."""
+    """Return the key of an object."""
     return document["metadata"].get("namespace", ""), document["metadata"]["name"]
 
 
 class _Conditions:
-    """Conditions of one status that keep the time of their last change."""
+    """The conditions of one status. Unchanged conditions keep their transition time."""
 
-    def __init__(self, owner: Document, before: list[Document], now: Callable[[], str]) -> None:
+    def __init__(
+        self, owner: Document, before: list[Document], now: Callable[[], str]
+    ) -> None:
         self._generation = owner["metadata"].get("generation", 1)
         self._before = {condition["type"]: condition for condition in before}
         self._now = now
         self.found: list[Document] = []
 
-    def add(self, kind: str, reason: str, message: str = "", *, good: bool = True) -> "_Conditions":
+    def add(
+        self, kind: str, reason: str, message: str = "", *, good: bool = True
+    ) -> "_Conditions":
         status = "True" if good else "False"
         before = self._before.get(kind, {})
-        since = before["lastTransitionTime"] if before.get("status") == status else self._now()
+        since = (
+            before["lastTransitionTime"]
+            if before.get("status") == status
+            else self._now()
+        )
         self.found.append(
             {
                 "type": kind,
@@ -79,19 +107,30 @@ class _Conditions:
 
 def _class_status(item: Document, now: Callable[[], str]) -> Document:
     before = item.get("status", {}).get("conditions", [])
-    return {"conditions": _Conditions(item, before, now).add("Accepted", "Accepted").found}
+    return {
+        "conditions": _Conditions(item, before, now).add("Accepted", "Accepted").found
+    }
 
 
-def _gateway_status(item: Document, objects: Objects, address: str, now: Callable[[], str]) -> Document:
+def _gateway_status(
+    item: Document, objects: RoutingObjects, address: str, now: Callable[[], str]
+) -> Document:
     before = item.get("status", {})
     conditions = _Conditions(item, before.get("conditions", []), now)
     name = item["spec"]["gatewayClassName"]
     if ("", name) not in objects.gateway_classes:
-        conditions.add("Accepted", "Pending", f"GatewayClass {name} does not exist", good=False)
-        conditions.add("Programmed", "Pending", f"GatewayClass {name} does not exist", good=False)
+        conditions.add(
+            "Accepted", "Pending", f"GatewayClass {name} does not exist", good=False
+        )
+        conditions.add(
+            "Programmed", "Pending", f"GatewayClass {name} does not exist", good=False
+        )
         return {"conditions": conditions.found, "addresses": [], "listeners": []}
     conditions.add("Accepted", "Accepted").add("Programmed", "Programmed")
-    known = {listener["name"]: listener.get("conditions", []) for listener in before.get("listeners", [])}
+    known = {
+        listener["name"]: listener.get("conditions", [])
+        for listener in before.get("listeners", [])
+    }
     listeners = [
         {
             "name": listener["name"],
@@ -109,21 +148,35 @@ def _gateway_status(item: Document, objects: Objects, address: str, now: Callabl
         }
         for listener in item["spec"]["listeners"]
     ]
-    return {"conditions": conditions.found, "addresses": [{"type": "IPAddress", "value": address}], "listeners": listeners}
+    return {
+        "conditions": conditions.found,
+        "addresses": [{"type": "IPAddress", "value": address}],
+        "listeners": listeners,
+    }
 
 
 def _listener_of(parent: Document, route: Document, gateway: Document) -> str | None:
-    """Name the listener of `gateway` that a parent reference means: "" for all of them, None for another Gateway."""
-    if parent.get("kind", "Gateway") != "Gateway" or _parent_key(parent, route) != key_of(gateway):
+    """Return the listener of `gateway` that a parent reference names.
+
+    An empty string means all listeners. None means that the reference names another
+    Gateway.
+    """
+    if parent.get("kind", "Gateway") != "Gateway" or _parent_key(
+        parent, route
+    ) != key_of(gateway):
         return None
     return str(parent.get("sectionName", ""))
 
 
 def _parent_key(parent: Document, route: Document) -> Key:
-    return parent.get("namespace", route["metadata"].get("namespace", "")), parent["name"]
+    return parent.get("namespace", route["metadata"].get("namespace", "")), parent[
+        "name"
+    ]
 
 
-def _route_status(route: Document, objects: Objects, now: Callable[[], str], served: str | None) -> Document:
+def _route_status(
+    route: Document, objects: RoutingObjects, now: Callable[[], str], served: str | None
+) -> Document:
     before = route.get("status", {}).get("parents", [])
     parents = []
     ours = set()
@@ -131,23 +184,50 @@ def _route_status(route: Document, objects: Objects, now: Callable[[], str], ser
         gateway = objects.gateways.get(_parent_key(parent, route))
         controller = gateway and _controller(gateway, objects)
         if gateway is None or controller is None or controller == served:
-            continue  # a controller reports nothing about a parent that is not there or not its own
+            # a controller reports nothing about a parent that is missing or not its own
+            continue
         ours.add(controller)
-        mine = (entry for entry in before if entry["parentRef"] == parent and entry["controllerName"] == controller)
+        mine = (
+            entry
+            for entry in before
+            if entry["parentRef"] == parent and entry["controllerName"] == controller
+        )
         known: list[Document] = next(mine, {"conditions": []})["conditions"]
         conditions = _Conditions(route, known, now)
         section = parent.get("sectionName")
-        if section is None or any(listener["name"] == section for listener in gateway["spec"]["listeners"]):
+        if section is None or any(
+            listener["name"] == section for listener in gateway["spec"]["listeners"]
+        ):
             conditions.add("Accepted", "Accepted")
         else:
-            conditions.add("Accepted", "NoMatchingParent", f"Gateway {gateway['metadata']['name']} has no listener {section}", good=False)
+            conditions.add(
+                "Accepted",
+                "NoMatchingParent",
+                f"Gateway {gateway['metadata']['name']} has no listener {section}",
+                good=False,
+            )
         missing = _missing_backends(route, objects)
         if missing:
-            conditions.add("ResolvedRefs", "BackendNotFound", f"no such backend: {', '.join(missing)}", good=False)
+            conditions.add(
+                "ResolvedRefs",
+                "BackendNotFound",
+                f"no such backend: {', '.join(missing)}",
+                good=False,
+            )
         else:
             conditions.add("ResolvedRefs", "ResolvedRefs")
-        parents.append({"parentRef": parent, "controllerName": controller, "conditions": conditions.found})
-    others = [entry for entry in before if entry["controllerName"] not in ours and _names_parent(entry, route)]
+        parents.append(
+            {
+                "parentRef": parent,
+                "controllerName": controller,
+                "conditions": conditions.found,
+            }
+        )
+    others = [
+        entry
+        for entry in before
+        if entry["controllerName"] not in ours and _names_parent(entry, route)
+    ]
     return {"parents": parents + others}
 
 
@@ -155,25 +235,51 @@ def _names_parent(entry: Document, route: Document) -> bool:
     return entry["parentRef"] in route["spec"].get("parentRefs", [])
 
 
-def _controller(gateway: Document, objects: Objects) -> str | None:
-    gateway_class = objects.gateway_classes.get(("", gateway["spec"]["gatewayClassName"]))
-    return None if gateway_class is None else str(gateway_class["spec"]["controllerName"])
+def _controller(gateway: Document, objects: RoutingObjects) -> str | None:
+    gateway_class = objects.gateway_classes.get(
+        ("", gateway["spec"]["gatewayClassName"])
+    )
+    return (
+        None if gateway_class is None else str(gateway_class["spec"]["controllerName"])
+    )
 
 
 def _backends(route: Document) -> list[tuple[str, Key]]:
     namespace = route["metadata"].get("namespace", "")
-    references = [reference for rule in route["spec"].get("rules", []) for reference in rule.get("backendRefs", [])]
-    return [(reference.get("kind", "Service"), (reference.get("namespace", namespace), reference["name"])) for reference in references]
+    references = [
+        reference
+        for rule in route["spec"].get("rules", [])
+        for reference in rule.get("backendRefs", [])
+    ]
+    return [
+        (
+            reference.get("kind", "Service"),
+            (reference.get("namespace", namespace), reference["name"]),
+        )
+        for reference in references
+    ]
 
 
-def _missing_backends(route: Document, objects: Objects) -> list[str]:
-    known: Mapping[str, Mapping[Key, Document]] = {"Service": objects.services, "InferencePool": objects.pools}
-    missing = {f"{kind} {key[0]}/{key[1]}" for kind, key in _backends(route) if key not in known.get(kind, {})}
+def _missing_backends(route: Document, objects: RoutingObjects) -> list[str]:
+    known: Mapping[str, Mapping[Key, Document]] = {
+        "Service": objects.services,
+        "InferencePool": objects.pools,
+    }
+    missing = {
+        f"{kind} {key[0]}/{key[1]}"
+        for kind, key in _backends(route)
+        if key not in known.get(kind, {})
+    }
     return sorted(missing)
 
 
-def _pool_status(pool: Document, objects: Objects, now: Callable[[], str]) -> Document:
-    """Accept a pool at each Gateway whose routes lead to it; before there is a route, at the cluster's own."""
+def _pool_status(
+    pool: Document, objects: RoutingObjects, now: Callable[[], str]
+) -> Document:
+    """Accept a pool at each Gateway whose routes refer to it.
+
+    Without a route, accept it at the cluster's own Gateway.
+    """
     before = pool.get("status", {}).get("parents", [])
     here = key_of(pool)
     parents = {
@@ -184,8 +290,24 @@ def _pool_status(pool: Document, objects: Objects, now: Callable[[], str]) -> Do
     } or {(NAMESPACE, GATEWAY)}
     entries = []
     for namespace, name in sorted(parents & objects.gateways.keys()):
-        reference = {"group": GATEWAY_API, "kind": "Gateway", "namespace": namespace, "name": name}
-        known: list[Document] = next((entry["conditions"] for entry in before if entry["parentRef"] == reference), [])
-        conditions = _Conditions(pool, known, now).add("Accepted", "Accepted").add("ResolvedRefs", "ResolvedRefs")
+        reference = {
+            "group": GATEWAY_API,
+            "kind": "Gateway",
+            "namespace": namespace,
+            "name": name,
+        }
+        known: list[Document] = next(
+            (
+                entry["conditions"]
+                for entry in before
+                if entry["parentRef"] == reference
+            ),
+            [],
+        )
+        conditions = (
+            _Conditions(pool, known, now)
+            .add("Accepted", "Accepted")
+            .add("ResolvedRefs", "ResolvedRefs")
+        )
         entries.append({"parentRef": reference, "conditions": conditions.found})
     return {"parents": entries}

@@ -1,1 +1,1 @@
-"""Which fleet is simulated: the fleet file, and the ports and address ranges that its home remembers."""
+"""The simulated fleet: the fleet file, and the ports and addresses of its home."""

@@ -1,15 +1,23 @@
-"""The fleet a testbed simulates, read from one small YAML file.
+"""The fleet that a testbed simulates, in one small YAML file.
 
-The file says only what a person would want to vary: clusters, their labels, their pools, and which devices a node of a class has.
-Devices are written exactly as in `InferenceClass.spec.devices`, so that a class can be copied from a real fleet. Everything wrong with
-a file is reported at once, each line naming the field, the value and the remedy.
+The file contains only clusters, their labels, their pools, and the devices of each node
+class. Devices have the format of `InferenceClass.spec.devices`, so that a class can be
+copied from a real fleet. All errors of a file are reported together, each with the
+field, the value and the remedy.
 """
 
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 from ruamel.yaml.error import YAMLError
 
 from testbed.documents import load_all
@@ -18,17 +26,22 @@ BUILT_IN = Path(__file__).parent / "default-fleet.yaml"
 CREATED = Path(__file__).parent / "created-clusters.yaml"
 CONTROL = "control"
 CLUSTERS_MAX = 31
-"""Each cluster gets one /21 of 10.244.0.0/16 for its pods; the control cluster is the 32nd."""
+"""Each cluster gets one /21 of 10.244.0.0/16 for its pods.
+
+The control cluster is the 32nd.
+"""
 
 DEVICES_PER_SLICE_MAX = 128
-"""What Kubernetes accepts in one ResourceSlice; a node publishes one slice per driver."""
+"""The Kubernetes limit for one ResourceSlice. A node publishes one slice per driver."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)]
+Name = Annotated[
+    str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40)
+]
 Label = Annotated[str, StringConstraints(max_length=63)]
 
 
 class FleetFileError(Exception):
-    """The fleet file cannot be used; the message lists every fault."""
+    """The fleet file cannot be used. The message lists all errors."""
 
 
 class _Strict(BaseModel):
@@ -36,7 +49,7 @@ class _Strict(BaseModel):
 
 
 class Attribute(_Strict):
-    """One attribute of a device: exactly one of the four is set, as in a ResourceSlice."""
+    """One attribute of a device, with exactly one field set, as in a ResourceSlice."""
 
     string: Annotated[str, StringConstraints(max_length=64)] | None = None
     version: Annotated[str, StringConstraints(max_length=64)] | None = None
@@ -50,26 +63,34 @@ class Attribute(_Strict):
         return self
 
 
-class Capacity(_Strict):
+class SimulatedCapacity(_Strict):
     """A countable property of a device, as a Kubernetes quantity."""
 
-    value: Annotated[str, StringConstraints(pattern=r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[mkMGTPE])?$", max_length=32)]
+    value: Annotated[
+        str,
+        StringConstraints(
+            pattern=r"^[0-9]+(\.[0-9]+)?([KMGTPE]i|[mkMGTPE])?$", max_length=32
+        ),
+    ]
 
 
-class Device(_Strict):
-    """`count` like devices of one node, as in InferenceClass.spec.devices."""
+class SimulatedDevice(_Strict):
+    """`count` equal devices of one node, as in InferenceClass.spec.devices."""
 
     name: Name
     claim: Literal["DRA", "Synthetic", "DevicePlugin"] = "DRA"
-    driver: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63)]
+    driver: Annotated[
+        str,
+        StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=63),
+    ]
     device_class_name: Annotated[str | None, Field(alias="deviceClassName")] = None
     resource_name: Annotated[str | None, Field(alias="resourceName")] = None
     count: Annotated[int, Field(ge=1, le=64)] = 1
     attributes: Annotated[dict[str, Attribute], Field(max_length=32)] = {}
-    capacity: Annotated[dict[str, Capacity], Field(max_length=32)] = {}
+    capacity: Annotated[dict[str, SimulatedCapacity], Field(max_length=32)] = {}
 
     @model_validator(mode="after")
-    def _claimable(self) -> "Device":
+    def _claimable(self) -> "SimulatedDevice":
         if self.claim == "DRA" and not self.device_class_name:
             raise ValueError("deviceClassName is needed when claim is DRA")
         if self.claim == "DevicePlugin" and not self.resource_name:
@@ -78,49 +99,74 @@ class Device(_Strict):
 
 
 class NodeClass(_Strict):
-    """What one node of a pool has."""
+    """The devices of one node of a pool."""
 
-    devices: Annotated[list[Device], Field(min_length=1, max_length=16)]
+    devices: Annotated[list[SimulatedDevice], Field(min_length=1, max_length=16)]
 
     @model_validator(mode="after")
     def _publishable(self) -> "NodeClass":
         names = [device.name for device in self.devices]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"device names must differ, {', '.join(twice)} stands twice")
+            raise ValueError(
+                f"device names must differ, {', '.join(twice)} stands twice"
+            )
         for driver in {device.driver for device in self.devices}:
-            if sum(device.count for device in self.devices if device.driver == driver and device.claim == "DRA") > DEVICES_PER_SLICE_MAX:
-                raise ValueError(f"driver {driver} has more than {DEVICES_PER_SLICE_MAX} devices on one node; lower the counts")
+            if (
+                sum(
+                    device.count
+                    for device in self.devices
+                    if device.driver == driver and device.claim == "DRA"
+                )
+                > DEVICES_PER_SLICE_MAX
+            ):
+                raise ValueError(
+                    f"driver {driver} has more than {DEVICES_PER_SLICE_MAX} "
+                    "devices on one node; lower the counts"
+                )
         return self
 
 
 class Pool(_Strict):
-    """Like nodes of one cluster."""
+    """A pool of identical nodes in one cluster."""
 
     name: Name
     node_class: Annotated[str, Field(alias="class")]
     nodes: Annotated[int, Field(ge=0, le=1000)]
 
 
-class Cluster(_Strict):
+class SimulatedCluster(_Strict):
     """One simulated inference cluster."""
 
     name: Name
     labels: dict[str, Label] = {}
     routing: Literal["service", "pool"] = "service"
-    """What stands between gateway and engines: a Service, or an InferencePool with its endpoint picker (Traefik serves only the first)."""
+    """The object between gateway and engines: a Service, or an InferencePool with its
+    endpoint picker.
+
+    Traefik supports only a Service.
+    """
     stack: bool = True
-    """Whether the testbed lays down what a serving stack would: definitions, Gateway, DeviceClasses, LeaderWorkerSet. Without, the cluster
-    is empty, and the control plane has to install its stack."""
+    """Whether the testbed installs the parts of a serving stack: definitions, Gateway,
+    DeviceClasses, LeaderWorkerSet.
+
+    Otherwise the control plane must install the stack.
+    """
     token_review: Annotated[str, Field(alias="tokenReview")] = ""
-    """URL that the API server posts a TokenReview to for each bearer token that it does not know: a fake cloud's, which then hands out this
-    cluster as its own. Empty: only certificates and service accounts log in."""
+    """The URL at which the API server reviews unknown bearer tokens.
+
+    It belongs to the fake cloud that hands out this cluster. Without it, only
+    certificates and service accounts can authenticate.
+    """
     cloud: Literal["", "GKE", "EKS"] = ""
-    """The fake cloud that hands out this cluster as one that was created there; its API server then asks that cloud about tokens. Such a
-    cluster is not in the manifests of the fleet."""
+    """The fake cloud that hands out this cluster as one of its own.
+
+    The API server asks that cloud to review tokens. The manifests of the fleet do not
+    contain the cluster.
+    """
     pools: Annotated[list[Pool], Field(min_length=1, max_length=8)]
 
     @model_validator(mode="after")
-    def _pools_differ(self) -> "Cluster":
+    def _pools_differ(self) -> "SimulatedCluster":
         names = [pool.name for pool in self.pools]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"pool names must differ, {', '.join(twice)} stands twice")
@@ -130,24 +176,35 @@ class Cluster(_Strict):
 class FleetFile(_Strict):
     """The whole file."""
 
-    clusters: Annotated[list[Cluster], Field(min_length=1, max_length=CLUSTERS_MAX)]
+    clusters: Annotated[
+        list[SimulatedCluster], Field(min_length=1, max_length=CLUSTERS_MAX)
+    ]
     classes: Annotated[dict[Name, NodeClass], Field(min_length=1)]
     control: bool = True
-    """Whether there is a control cluster too, an API server without nodes whose Gateway stands before those of the others."""
+    """Whether there is a control cluster: an API server without nodes, whose Gateway
+    routes to the other clusters.
+    """
 
     @model_validator(mode="after")
     def _fits_together(self) -> "FleetFile":
         faults = []
         names = [cluster.name for cluster in self.clusters]
-        faults += [f"clusters: the name {name} stands twice; rename one" for name in sorted({n for n in names if names.count(n) > 1})]
+        faults += [
+            f"clusters: the name {name} stands twice; rename one"
+            for name in sorted({n for n in names if names.count(n) > 1})
+        ]
         if CONTROL in names:
-            faults.append(f"clusters: {CONTROL} is the name of the testbed's own control cluster; rename this one")
+            faults.append(
+                f"clusters: {CONTROL} is the name of the testbed's own control "
+                "cluster; rename this one"
+            )
         for cluster in self.clusters:
             for pool in cluster.pools:
                 if pool.node_class not in self.classes:
                     known = ", ".join(sorted(self.classes))
                     faults.append(
-                        f"clusters.{cluster.name}.pools.{pool.name}.class: {pool.node_class} is not under classes; known are {known}"
+                        f"clusters.{cluster.name}.pools.{pool.name}.class: "
+                        f"{pool.node_class} is not under classes, which has {known}"
                     )
         if faults:
             raise ValueError("\n".join(faults))
@@ -155,30 +212,60 @@ class FleetFile(_Strict):
 
     @property
     def has_clouds(self) -> bool:
-        """Whether there are clusters that fake clouds hand out."""
+        """Whether fake clouds hand out some of the clusters."""
         return any(cluster.cloud for cluster in self.clusters)
 
     def known_at_first(self) -> "FleetFile":
-        """Give the fleet without what fake clouds hand out, and without the classes that only those clusters have."""
+        """Return the fleet without the clusters and the classes of fake clouds.
+
+        A class is kept if another cluster uses it.
+        """
         clusters = [cluster for cluster in self.clusters if not cluster.cloud]
-        created = {pool.node_class for cluster in self.clusters if cluster.cloud for pool in cluster.pools}
+        created = {
+            pool.node_class
+            for cluster in self.clusters
+            if cluster.cloud
+            for pool in cluster.pools
+        }
         kept = {pool.node_class for cluster in clusters for pool in cluster.pools}
-        classes = {name: each for name, each in self.classes.items() if name in kept or name not in created}
+        classes = {
+            name: each
+            for name, each in self.classes.items()
+            if name in kept or name not in created
+        }
         return self.model_copy(update={"clusters": clusters, "classes": classes})
 
     def with_clouds(self) -> "FleetFile":
-        """Give the fleet with a cluster for each fake cloud to hand out, unless it has some. Raises FleetFileError if a name is taken."""
+        """Return the fleet with one cluster for each fake cloud that has none yet.
+
+        Raise FleetFileError if a name is taken.
+        """
         if self.has_clouds:
             return self
         created = FleetFile.load(CREATED)
         names = {cluster.name for cluster in created.clusters}
-        if taken := sorted(names & {cluster.name for cluster in self.clusters}) + sorted({*self.classes} & {*created.classes}):
-            raise FleetFileError("\n".join(f"{name} is what the fake clouds call theirs; rename yours" for name in taken))
-        return self.model_copy(update={"clusters": [*self.clusters, *created.clusters], "classes": self.classes | created.classes})
+        if taken := sorted(
+            names & {cluster.name for cluster in self.clusters}
+        ) + sorted({*self.classes} & {*created.classes}):
+            raise FleetFileError(
+                "\n".join(
+                    f"the fake clouds already use the name {name}; rename yours"
+                    for name in taken
+                )
+            )
+        return self.model_copy(
+            update={
+                "clusters": [*self.clusters, *created.clusters],
+                "classes": self.classes | created.classes,
+            }
+        )
 
     @classmethod
     def load(cls, path: Path | None = None) -> "FleetFile":
-        """Read a fleet file, or the built-in fleet of two clusters. Raises FleetFileError with every fault of the file."""
+        """Read a fleet file, or the built-in fleet of two clusters.
+
+        Raise FleetFileError with all errors.
+        """
         source = str(path) if path else "the built-in fleet"
         try:
             documents = load_all((path or BUILT_IN).read_text(encoding="utf-8"))
@@ -189,16 +276,29 @@ class FleetFile(_Strict):
         except YAMLError as error:
             raise FleetFileError(f"{source} is not YAML: {error}") from error
         if len(documents) != 1 or not isinstance(documents[0], dict):
-            raise FleetFileError(f"{source}: must hold one document with the keys clusters and classes")
+            raise FleetFileError(
+                f"{source}: must hold one document with the keys clusters and classes"
+            )
         try:
             return cls.model_validate(documents[0])
         except ValidationError as error:
             faults = [line for fault in error.errors() for line in _lines(dict(fault))]
-            raise FleetFileError("\n".join([f"{source} has {len(faults)} fault(s):", *(f"  {line}" for line in faults)])) from None
+            raise FleetFileError(
+                "\n".join(
+                    [
+                        f"{source} has {len(faults)} fault(s):",
+                        *(f"  {line}" for line in faults),
+                    ]
+                )
+            ) from None
 
 
 def _lines(fault: dict[str, Any]) -> list[str]:
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"] if part != "[key]").lstrip(".")
+    place = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}"
+        for part in fault["loc"]
+        if part != "[key]"
+    ).lstrip(".")
     message = re.sub(r"^Value error, ", "", fault["msg"])
     if fault["type"] == "extra_forbidden":
         message = "no such field; remove it or correct its spelling"

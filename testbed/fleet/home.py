@@ -1,9 +1,10 @@
-"""What a testbed remembers between runs: which ports and address ranges it chose.
+"""The stored ports and address ranges of a testbed.
 
-Ports are chosen once and kept, so that a kubeconfig written to another place goes on working. A remembered port that another program
-took meanwhile is chosen anew, with a message. They come from below the range from which the kernel hands out outgoing connections: a
-port from that range may be taken again before its server has started. Testbeds of one user record their ports in one place, for between
-choosing a port and listening on it lie seconds in which another testbed would find it free.
+Ports are chosen once and stored, so that a kubeconfig written elsewhere stays valid. A
+port that another program has taken meanwhile is replaced, with a message. Ports are
+below the kernel's range for outgoing connections, because a port from that range may be
+taken before its server has started. All testbeds of a user record their ports in one
+place, because seconds pass between choosing a port and listening on it.
 """
 
 import fcntl
@@ -20,6 +21,7 @@ from testbed.programs.install import cache_folder
 PORTS = range(20000, 32000)
 POD_NETWORK = ipaddress.IPv4Network("10.244.0.0/16")
 POD_PREFIX = 21
+SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
 GATEWAY_NETWORK = ipaddress.IPv4Network("10.245.0.0/16")
 
 
@@ -28,7 +30,7 @@ class HomeBusy(Exception):
 
 
 class Home:
-    """The folder of one testbed, and what it remembers."""
+    """The folder of one testbed, with its stored ports and address ranges."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.expanduser().resolve()
@@ -38,79 +40,118 @@ class Home:
         self.recall()
 
     def recall(self) -> None:
-        """Read again what is remembered: another command may have changed it."""
+        """Read the stored ports and ranges, which another command may have changed."""
         known = read_json(self._file) or {}
         self._ports = known.get("ports", {})
         self._indices = known.get("indices", {})
 
     @property
     def clusters(self) -> Path:
-        """Parent of every cluster's folder."""
+        """The parent of every cluster's folder."""
         return self.folder / "clusters"
 
     @property
     def logs(self) -> Path:
-        """Where every process writes its log, `<name>.log`."""
+        """The folder of the logs, `<name>.log` for each process."""
         return self.folder / "logs"
 
     @property
     def manifests(self) -> Path:
-        """What a user applies to the product."""
+        """The folder of the manifests that a user applies to the product."""
         return self.folder / "manifests"
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """Keep every other command off this folder. Raises HomeBusy when one is at work."""
+        """Lock the folder against every other command.
+
+        Raise HomeBusy if one is running.
+        """
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with (self.folder / "lock").open("w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise HomeBusy(f"another command is starting or stopping the testbed in {self.folder}; wait for it and try again") from None
+                raise HomeBusy(
+                    "another command is starting or stopping the testbed in "
+                    f"{self.folder}; wait for it and try again"
+                ) from None
             yield
 
     def choose_ports(self, names: list[str], say: Callable[[str], None]) -> None:
-        """Give each name a free port: the one it had, if it is still free. Call only while nothing of this testbed runs."""
+        """Choose a free port for each name, if possible its earlier one.
+
+        Call this only while no process of this testbed runs.
+        """
         with _claims() as claims:
-            others = {int(port) for port, home in claims.items() if home != str(self.folder)}
+            others = {
+                int(port) for port, home in claims.items() if home != str(self.folder)
+            }
             for name in names:
                 before = self._ports.get(name)
                 if before is not None and before not in others and is_free(before):
                     continue
                 self._ports[name] = self._free_port(others)
                 if before is not None:
-                    say(f"port {before} of {name} was taken by another program; it is {self._ports[name]} from now on")
-            for port in [port for port, home in claims.items() if home == str(self.folder)]:
+                    say(
+                        f"port {before} of {name} was taken by another program; "
+                        f"the new port is {self._ports[name]}"
+                    )
+            for port in [
+                port for port, home in claims.items() if home == str(self.folder)
+            ]:
                 del claims[port]
             claims |= {str(port): str(self.folder) for port in self._ports.values()}
             self._save()
 
     def port(self, name: str) -> int:
-        """Answer the port chosen for `name`."""
+        """Return the port of `name`."""
         return self._ports[name]
 
     def number_clusters(self, names: list[str]) -> None:
-        """Give each cluster a number, once: its addresses must not move when another is added to the fleet."""
+        """Assign a number to each cluster, once.
+
+        The addresses of a cluster must not change when another cluster is added.
+        """
         for name in names:
             if name not in self._indices:
                 taken = set(self._indices.values())
-                self._indices[name] = next(index for index in range(len(taken) + 1) if index not in taken)
+                self._indices[name] = next(
+                    index for index in range(len(taken) + 1) if index not in taken
+                )
         self._save()
 
     def pod_cidr(self, cluster: str) -> str:
-        """Where the pods of a cluster get their addresses."""
-        size = 1 << (32 - POD_PREFIX)
-        first = POD_NETWORK.network_address + self._index(cluster) * size
-        return f"{first}/{POD_PREFIX}"
+        """Return the address range of a cluster's pods."""
+        return self._part(POD_NETWORK, cluster)
+
+    def service_cidr(self, cluster: str) -> str:
+        """Return the address range of a cluster's Services.
+
+        Clusters share the network of a data plane, so their ranges differ.
+        """
+        return self._part(SERVICE_NETWORK, cluster)
 
     def gateway_address(self, cluster: str) -> str:
-        """Where the Gateways of a cluster say they listen."""
+        """Return the address that the Gateways of a cluster report."""
         return str(GATEWAY_NETWORK.network_address + self._index(cluster) * 256 + 1)
+
+    def name_server(self, cluster: str) -> str:
+        """Return the address at which a cluster's Services are resolved."""
+        network = ipaddress.IPv4Network(self.service_cidr(cluster))
+        return str(network.broadcast_address - 1)
+
+    def _part(self, network: ipaddress.IPv4Network, cluster: str) -> str:
+        size = 1 << (32 - POD_PREFIX)
+        first = network.network_address + self._index(cluster) * size
+        return f"{first}/{POD_PREFIX}"
 
     def _index(self, cluster: str) -> int:
         index = self._indices[cluster]
         if index >= (most := 1 << (POD_PREFIX - POD_NETWORK.prefixlen)):
-            raise HomeBusy(f"{self.folder} has had more than {most} clusters and has no addresses left; start one with an empty folder")
+            raise HomeBusy(
+                f"{self.folder} has had more than {most} clusters and has no "
+                "addresses left; use an empty folder"
+            )
         return index
 
     def _free_port(self, others: set[int]) -> int:
@@ -118,7 +159,9 @@ class Home:
         for port in random.sample(PORTS, len(PORTS)):
             if port not in taken and is_free(port):
                 return port
-        raise HomeBusy(f"no free port between {PORTS.start} and {PORTS.stop}; stop programs that listen there")
+        raise HomeBusy(
+            f"no free port between {PORTS.start} and {PORTS.stop}; stop programs that listen there"
+        )
 
     def _save(self) -> None:
         write_json(self._file, {"ports": self._ports, "indices": self._indices})
@@ -126,20 +169,27 @@ class Home:
 
 @contextmanager
 def _claims() -> Iterator[dict[str, str]]:
-    """Read, and write again, which home has chosen which port, while no other testbed does. Homes that are gone have none."""
+    """Read and rewrite the ports of all homes, under a lock.
+
+    Ports of deleted homes are dropped.
+    """
     file = cache_folder() / "ports.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        claims = {port: home for port, home in (read_json(file) or {}).items() if Path(home).is_dir()}
+        claims = {
+            port: home
+            for port, home in (read_json(file) or {}).items()
+            if Path(home).is_dir()
+        }
         yield claims
         write_json(file, claims)
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on this loopback port now."""
+    """Return whether a server could listen on this loopback port."""
     with socket.socket() as probe:
-        # As servers do, so that a connection still winding down from the last run does not count as taken.
+        # Set the option that servers set, so that a closing connection does not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))

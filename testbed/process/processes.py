@@ -1,7 +1,8 @@
-"""How the supervisor and other processes speak of processes: through small files.
+"""The files through which the supervisor and other processes communicate.
 
-`processes/<name>.json` says what shall run, `run/<name>.json` what does. A pid alone proves nothing, since the kernel reuses it; the
-start time beside it, as the kernel counts it, tells the two apart.
+`processes/<name>.json` is the desired process, `run/<name>.json` the running one. The
+kernel reuses pids, so a file also has the start time of the process in the kernel's
+ticks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,27 +16,33 @@ SUPERVISOR = "supervisor"
 
 @dataclass(frozen=True)
 class ProcessSpec:
-    """One process to be kept running."""
+    """One process that the supervisor keeps running."""
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Added to what the supervisor itself was started with."""
+    """Variables in addition to the supervisor's own environment."""
     stage: int = 0
-    """Processes of a higher stage are ended before those of a lower one, so that no process loses its database first."""
+    """Processes of a higher stage are stopped before processes of a lower one, so that
+    no process loses its database first.
+    """
     stop_signal: int | None = None
-    """Set when it shall end: the signal to end it with."""
+    """The signal that ends the process, or None if the process is to run."""
 
 
 @dataclass(frozen=True)
-class Identity:
-    """One process, not its namesake: `started` is in clock ticks since boot."""
+class ProcessIdentity:
+    """One process.
+
+    `started` is in clock ticks since boot. It distinguishes the process from a later
+    one with the same pid.
+    """
 
     pid: int
     started: int
 
     def alive(self) -> bool:
-        """Whether this very process still runs; one that merely was not collected by its parent does not."""
+        """Return whether this process still runs. A zombie does not."""
         return start_time(self.pid) == self.started
 
 
@@ -47,40 +54,51 @@ class ProcessFiles:
         self.actual = home / "run"
 
     def want(self, spec: ProcessSpec) -> None:
-        """Write down that a process shall run; the supervisor reads it on SIGHUP."""
+        """Write a desired process. The supervisor reads it on SIGHUP."""
         write_json(self.wanted / f"{spec.name}.json", asdict(spec))
 
     def specs(self) -> dict[str, ProcessSpec]:
-        """Everything that shall run."""
-        found = {path.stem: read_json(path) for path in sorted(self.wanted.glob("*.json"))}
-        return {name: ProcessSpec(**document) for name, document in found.items() if document is not None}
+        """Return all desired processes."""
+        found = {
+            path.stem: read_json(path) for path in sorted(self.wanted.glob("*.json"))
+        }
+        return {
+            name: ProcessSpec(**document)
+            for name, document in found.items()
+            if document is not None
+        }
 
     def forget(self, name: str) -> None:
-        """Drop what is noted about a process, wanted and actual."""
+        """Remove both files of a process, desired and running."""
         (self.wanted / f"{name}.json").unlink(missing_ok=True)
         (self.actual / f"{name}.json").unlink(missing_ok=True)
 
-    def note(self, name: str, identity: Identity, starts: int = 1) -> None:
-        """Note which process carries this name, and how often one was started in a row without living long."""
+    def note(self, name: str, identity: ProcessIdentity, starts: int = 1) -> None:
+        """Record a running process, and how often in a row it has been started."""
         write_json(self.actual / f"{name}.json", asdict(identity) | {"starts": starts})
 
     def starts(self, name: str) -> int:
-        """How often a process was started since it last lived long; 0 when it never was."""
+        """Return how often a process was started since its last long run, or 0."""
         return int((read_json(self.actual / f"{name}.json") or {}).get("starts", 0))
 
-    def identity(self, name: str) -> Identity | None:
-        """Answer the process that carries this name, if it is alive."""
+    def identity(self, name: str) -> ProcessIdentity | None:
+        """Return the running process with this name, or None."""
         document = read_json(self.actual / f"{name}.json")
-        identity = None if document is None else Identity(document["pid"], document["started"])
+        identity = (
+            None
+            if document is None
+            else ProcessIdentity(document["pid"], document["started"])
+        )
         return identity if identity and identity.alive() else None
 
 
 def start_time(pid: int) -> int | None:
-    """When a process started, in clock ticks since boot; None when there is none or only its exit code is left."""
+    """Return a process's start in clock ticks since boot, or None if it does not run."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the program's name in brackets and may itself hold spaces and brackets.
+    # The second field is the program's name in brackets, and may contain spaces and
+    # brackets.
     state, *fields = text.rpartition(")")[2].split()
     return None if state in "ZX" else int(fields[18])

@@ -1,9 +1,12 @@
-"""Keep the processes of one testbed running: `python -m testbed.process.supervisor HOME`.
+"""The supervisor of a testbed's processes: `python -m testbed.process.supervisor HOME`.
 
-It detaches itself, so a fleet outlives the shell that started it, and it is the only parent: each child asks the kernel to be killed when
-the supervisor dies, so even `kill -9` leaves no orphan. It has one thread and waits for signals with `sigtimedwait`; nothing is polled.
+It detaches itself, so a fleet outlives the shell that started it. It is the only
+parent, and the kernel kills each child when the supervisor dies, so even `kill -9`
+leaves no orphan. It has one thread, waits for signals with `sigtimedwait`, and never
+polls.
 
-HUP: read the wanted processes again. TERM or INT: end everything, in stages. A child that exits is started again, ever more slowly.
+On HUP it reads the desired processes again. On TERM and INT it stops all of them in
+stages. It restarts a child that exits, with growing pauses.
 """
 
 import ctypes
@@ -19,17 +22,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.documents import read_json
-from testbed.process.processes import SUPERVISOR, Identity, ProcessFiles, ProcessSpec, start_time
+from testbed.process.processes import (
+    SUPERVISOR,
+    ProcessFiles,
+    ProcessIdentity,
+    ProcessSpec,
+    start_time,
+)
 
 SIGNALS = {signal.SIGCHLD, signal.SIGHUP, signal.SIGTERM, signal.SIGINT}
 BACKOFF_SECONDS_MIN = 0.25
 BACKOFF_SECONDS_MAX = 15.0
 STEADY_SECONDS = 30.0
-"""A child that lived this long is no longer counted as failing."""
+"""A child that ran this long no longer counts as failing."""
 STOP_SECONDS = 8.0
-"""How long a child may take to end after SIGTERM, before it is killed."""
+"""How long a child may take to end after SIGTERM before it is killed."""
 LOOK_SECONDS = 3600.0
-"""Signals wake the loop; this only bounds one call of the kernel."""
+"""The limit of one wait in the kernel. Signals wake the loop earlier."""
 LOG_BYTES_MAX = 20 << 20
 PR_SET_PDEATHSIG = 1
 
@@ -38,7 +47,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass
 class Child:
-    """One supervised process and its past."""
+    """One supervised process, its failures and its deadlines."""
 
     spec: ProcessSpec
     process: "subprocess.Popen[bytes] | None" = None
@@ -49,7 +58,7 @@ class Child:
 
 
 class Supervisor:
-    """The loop; `run` returns when everything has ended."""
+    """The loop. `run` returns when all processes have ended."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -63,7 +72,10 @@ class Supervisor:
         while True:
             self._look()
             received = signal.sigtimedwait(SIGNALS, self._patience())
-            if received is not None and received.si_signo in (signal.SIGTERM, signal.SIGINT):
+            if received is not None and received.si_signo in (
+                signal.SIGTERM,
+                signal.SIGINT,
+            ):
                 break
             self._collect()
         self._end_all()
@@ -82,11 +94,19 @@ class Supervisor:
             self._end(self._children[name], signal.SIGTERM)
 
     def _patience(self) -> float:
-        """Seconds until something is due without any signal."""
+        """Return the seconds until the next action that no signal triggers."""
         now = time.monotonic()
-        dues = [child.kill_at for child in self._children.values() if child.kill_at is not None]
+        dues = [
+            child.kill_at
+            for child in self._children.values()
+            if child.kill_at is not None
+        ]
         if not self._ending:
-            dues += [child.start_at for child in self._children.values() if child.process is None]
+            dues += [
+                child.start_at
+                for child in self._children.values()
+                if child.process is None
+            ]
         return min(LOOK_SECONDS, max(0.0, min(dues, default=math.inf) - now))
 
     def _start(self, child: Child) -> None:
@@ -103,7 +123,7 @@ class Supervisor:
                     stdout=out,
                     stderr=out,
                     start_new_session=True,
-                    preexec_fn=self._before_exec,  # noqa: PLW1509 - this process has a single thread
+                    preexec_fn=self._before_exec,  # noqa: PLW1509 - there is one thread
                 )
             except OSError as error:
                 out.write(f"cannot be started: {error}\n".encode())
@@ -111,11 +131,15 @@ class Supervisor:
                 return
         child.started = time.monotonic()
         child.kill_at = None
-        self._files.note(child.spec.name, Identity(child.process.pid, start_time(child.process.pid) or 0), child.failures + 1)
+        self._files.note(
+            child.spec.name,
+            ProcessIdentity(child.process.pid, start_time(child.process.pid) or 0),
+            child.failures + 1,
+        )
 
     def _before_exec(self) -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != self._pid:  # the supervisor died before the line above took effect
+        if os.getppid() != self._pid:  # the supervisor died before prctl took effect
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
@@ -138,12 +162,21 @@ class Supervisor:
                 self._failed(child)
 
     def _failed(self, child: Child) -> None:
-        steady = child.process is None and time.monotonic() - child.started > STEADY_SECONDS and child.started > 0
+        steady = (
+            child.process is None
+            and time.monotonic() - child.started > STEADY_SECONDS
+            and child.started > 0
+        )
         child.failures = 0 if steady else child.failures + 1
-        child.start_at = time.monotonic() + min(BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2**child.failures)
+        child.start_at = time.monotonic() + min(
+            BACKOFF_SECONDS_MAX, BACKOFF_SECONDS_MIN * 2**child.failures
+        )
 
     def _end(self, child: Child, number: int) -> None:
-        """Ask a child to end, once; it is forgotten when it is gone."""
+        """Send a child its signal once.
+
+        Forget the child at once if it does not run.
+        """
         if child.process is None:
             self._files.forget(child.spec.name)
             self._children.pop(child.spec.name, None)
@@ -153,8 +186,12 @@ class Supervisor:
 
     def _end_all(self) -> None:
         self._ending = True
-        for stage in sorted({child.spec.stage for child in self._children.values()}, reverse=True):
-            for child in [child for child in self._children.values() if child.spec.stage == stage]:
+        for stage in sorted(
+            {child.spec.stage for child in self._children.values()}, reverse=True
+        ):
+            for child in [
+                child for child in self._children.values() if child.spec.stage == stage
+            ]:
                 self._end(child, signal.SIGTERM)
             while any(child.spec.stage == stage for child in self._children.values()):
                 signal.sigtimedwait({signal.SIGCHLD}, self._patience())
@@ -162,15 +199,18 @@ class Supervisor:
 
 
 def _signal_group(pid: int, number: int) -> None:
-    # Each child leads its own group, so its helpers are reached too.
+    # Each child leads its own process group, so the signal reaches its helpers too.
     try:
         os.killpg(pid, number)
     except ProcessLookupError:
-        return  # it ended by itself in the same moment, which is all we wanted
+        return  # the process has just ended by itself
 
 
 def detach(body: Callable[[], None]) -> None:
-    """Run `body` in a process without terminal and parent; return in the caller once that process is on its way."""
+    """Run `body` in a process without a terminal and a parent.
+
+    Return in the caller once that process runs.
+    """
     if os.fork():
         return
     os.setsid()
@@ -186,29 +226,40 @@ def main() -> int:
     files = ProcessFiles(home)
     for folder in (home / "logs", files.wanted, files.actual):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Held open until the process ends, and inherited by the detached process; a second supervisor of the same home stops here.
+    # The process holds the lock until it ends, and the detached process inherits it. A
+    # second supervisor of the same home stops here.
     lock = (home / "supervisor.lock").open("w")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        print(f"a supervisor already runs in {home}: {read_json(files.actual / f'{SUPERVISOR}.json')}", file=sys.stderr)
+        print(
+            f"a supervisor already runs in {home}: "
+            f"{read_json(files.actual / f'{SUPERVISOR}.json')}",
+            file=sys.stderr,
+        )
         return 1
     ready, written = os.pipe()
 
     def supervise() -> None:
         os.close(ready)
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-        log = os.open(home / "logs" / f"{SUPERVISOR}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        log = os.open(
+            home / "logs" / f"{SUPERVISOR}.log",
+            os.O_WRONLY | os.O_CREAT | os.O_APPEND,
+            0o600,
+        )
         os.dup2(log, 1)
         os.dup2(log, 2)
-        files.note(SUPERVISOR, Identity(os.getpid(), start_time(os.getpid()) or 0))
+        files.note(
+            SUPERVISOR, ProcessIdentity(os.getpid(), start_time(os.getpid()) or 0)
+        )
         os.close(written)
         Supervisor(home).run()
         files.forget(SUPERVISOR)
 
     detach(supervise)
     os.close(written)
-    os.read(ready, 1)  # end of file once the detached process has noted who it is
+    os.read(ready, 1)  # end of file, after the detached process has written its pid
     return 0
 
 

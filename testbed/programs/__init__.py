@@ -1,1 +1,1 @@
-"""Programs the testbed runs: pinned versions, downloads, builds from Go modules."""
+"""The programs of the testbed: pinned versions, downloads, builds from Go modules."""

@@ -1,7 +1,8 @@
-"""Fetch official releases, and give up at once where there is no way out.
+"""Downloads of official releases, which stop at the first unreachable host.
 
-A machine without access to the release hosts must not wait for time-outs program after program: the first host that cannot be reached
-ends all downloading for this run, and the caller goes on to build from source.
+A machine without access to the release hosts must not wait for a timeout per program.
+The first unreachable host ends all downloads of this run, and the caller builds from
+source.
 """
 
 import hashlib
@@ -21,20 +22,24 @@ CHUNK_BYTES = 1 << 20
 
 
 class DownloadRefused(Exception):
-    """The file was had, but it is not what its checksum promises. Never fallen through: it may be an attack."""
+    """A downloaded file does not match its checksum.
+
+    There is no fallback, because it may be an attack.
+    """
 
 
 class Downloader:
-    """Downloads for one run; remembers that the network is closed."""
+    """Downloads of one run. After an unreachable host it downloads nothing more."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._closed = False
 
     def fetch(self, tool: Tool, folder: Path) -> bool:
-        """Put every program of `tool` into `folder`. False when that cannot be done and another way is needed.
+        """Put every program of `tool` into `folder`.
 
-        Raises DownloadRefused when a published checksum does not match.
+        Return False if the download is not possible, so that the caller must build the
+        programs. Raise DownloadRefused if a published checksum does not match.
         """
         if tool.download is None or self._closed:
             return False
@@ -45,31 +50,54 @@ class Downloader:
                     self._fetch_one(client, tool.download, tool.version, binary, folder)
         except httpx.TransportError as error:
             self._closed = True
-            self._say(f"{tool.name} {tool.version}: no way to the official download ({error}); nothing more is downloaded in this run")
+            self._say(
+                f"{tool.name} {tool.version}: the official download is not reachable "
+                f"({error}); this run downloads nothing more"
+            )
             return False
         except httpx.HTTPStatusError as error:
-            self._say(f"{tool.name} {tool.version}: official download answered {error.response.status_code}")
+            self._say(
+                f"{tool.name} {tool.version}: official download answered "
+                f"{error.response.status_code}"
+            )
             return False
         return True
 
-    def _fetch_one(self, client: httpx.Client, download: Download, version: str, binary: str, folder: Path) -> None:
+    def _fetch_one(
+        self,
+        client: httpx.Client,
+        download: Download,
+        version: str,
+        binary: str,
+        folder: Path,
+    ) -> None:
         facts = {
             "version": version,
-            "arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine()),
+            "arch": {"x86_64": "amd64", "aarch64": "arm64"}.get(
+                platform.machine(), platform.machine()
+            ),
             "binary": binary,
         }
         url = download.url.format(**facts)
         self._say(f"{binary} {version}: downloading")
-        published = client.get(download.checksum_url.format(**facts)).raise_for_status().text
-        # Beside the folder, so that nothing of a download that fails stays among the programs.
+        published = (
+            client.get(download.checksum_url.format(**facts)).raise_for_status().text
+        )
+        # The file is outside the folder, so a failed download leaves nothing among the
+        # programs.
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             file, digest = Path(scratch) / binary, hashlib.sha256()
             with client.stream("GET", url) as answer, file.open("wb") as out:
                 for chunk in answer.raise_for_status().iter_bytes(CHUNK_BYTES):
                     digest.update(chunk)
                     out.write(chunk)
-            if digest.hexdigest() != (wanted := published_digest(published, url.rsplit("/", 1)[-1])):
-                raise DownloadRefused(f"{url}: sha256 is {digest.hexdigest()}, published is {wanted}; the file was not used")
+            if digest.hexdigest() != (
+                wanted := published_digest(published, url.rsplit("/", 1)[-1])
+            ):
+                raise DownloadRefused(
+                    f"{url}: sha256 is {digest.hexdigest()}, published is "
+                    f"{wanted}; the file was not used"
+                )
             target = folder / binary
             if download.member is None:
                 file.rename(target)
@@ -77,15 +105,22 @@ class Downloader:
                 with tarfile.open(file) as archive:
                     member = archive.extractfile(download.member.format(**facts))
                     if member is None:
-                        raise DownloadRefused(f"{url}: {download.member.format(**facts)} in it is not a file")
+                        raise DownloadRefused(
+                            f"{url}: {download.member.format(**facts)} in it is not a file"
+                        )
                     target.write_bytes(member.read())
         target.chmod(0o755)
 
 
 def published_digest(text: str, name: str) -> str | None:
-    """Find the digest of `name` in a checksum file: a bare digest, or lines of digest and file name."""
+    """Return the digest of `name` from a checksum file.
+
+    The file contains a single digest, or lines with digest and file name.
+    """
     for line in text.splitlines():
         words = line.split()
-        if len(words) == 1 or (words and words[-1].lstrip("*").rsplit("/", 1)[-1] == name):
+        if len(words) == 1 or (
+            words and words[-1].lstrip("*").rsplit("/", 1)[-1] == name
+        ):
             return words[0].lower()
     return None

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback that answers like an API server without objects, or does not answer at all."""
+"""A loopback HTTP server that answers like an API server without objects, or never."""
 
 import asyncio
 import json
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-# What a Standalone replica has on a cluster, with the plural of each kind.
+# The objects of a Standalone replica on a cluster, with the plural of each kind.
 _SERVED = {
     ("", "v1"): {
         "Namespace": "namespaces",
@@ -17,7 +17,10 @@ _SERVED = {
         "ConfigMap": "configmaps",
         "Secret": "secrets",
     },
-    ("rbac.authorization.k8s.io", "v1"): {"Role": "roles", "RoleBinding": "rolebindings"},
+    ("rbac.authorization.k8s.io", "v1"): {
+        "Role": "roles",
+        "RoleBinding": "rolebindings",
+    },
     ("apps", "v1"): {"Deployment": "deployments"},
     ("resource.k8s.io", "v1"): {"ResourceClaimTemplate": "resourceclaimtemplates"},
     ("inference.networking.k8s.io", "v1"): {"InferencePool": "inferencepools"},
@@ -27,7 +30,7 @@ _SERVED = {
 
 @dataclass
 class ApiServer:
-    """Where it is, whether it answers, and how many requests it has at most had in hand at once."""
+    """The address, whether the server answers, and its most concurrent requests."""
 
     address: str
     hangs: bool
@@ -51,13 +54,24 @@ class ApiServer:
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.35.0"})
         if request.path in ("/api", "/apis"):
-            groups = [group for group, _ in _SERVED if bool(group) == (request.path == "/apis")]
-            return web.json_response({"kind": "APIGroupDiscoveryList", "items": [_group(name) for name in groups]})
+            groups = [
+                group
+                for group, _ in _SERVED
+                if bool(group) == (request.path == "/apis")
+            ]
+            return web.json_response(
+                {
+                    "kind": "APIGroupDiscoveryList",
+                    "items": [_group(name) for name in groups],
+                }
+            )
         if request.method in ("PATCH", "POST"):
             manifest = json.loads(await request.text())
             manifest["metadata"]["uid"] = "u"
             return web.json_response(manifest)
-        return web.json_response({"message": "not found", "reason": "NotFound"}, status=404)
+        return web.json_response(
+            {"message": "not found", "reason": "NotFound"}, status=404
+        )
 
 
 def _group(name: str) -> dict[str, object]:
@@ -65,7 +79,11 @@ def _group(name: str) -> dict[str, object]:
         {
             "version": version,
             "resources": [
-                {"resource": plural, "responseKind": {"kind": kind}, "scope": "Cluster" if kind == "Namespace" else "Namespaced"}
+                {
+                    "resource": plural,
+                    "responseKind": {"kind": kind},
+                    "scope": "Cluster" if kind == "Namespace" else "Namespaced",
+                }
                 for kind, plural in kinds.items()
             ],
         }
@@ -77,7 +95,10 @@ def _group(name: str) -> dict[str, object]:
 
 @asynccontextmanager
 async def api_server(*, hangs: bool = False) -> AsyncIterator[ApiServer]:
-    """Serve until the end of the block; one that hangs answers when `answering` is set."""
+    """Serve until the end of the block.
+
+    A hanging server answers once `answering` is set.
+    """
     app, server = web.Application(), ApiServer("", hangs)
     app.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(app, shutdown_timeout=0)

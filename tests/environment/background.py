@@ -1,4 +1,4 @@
-"""What runs beside the body of a test."""
+"""Run a coroutine beside the body of a test."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -8,7 +8,10 @@ from typing import Any
 
 @asynccontextmanager
 async def in_background(work: Coroutine[Any, Any, Any]) -> AsyncIterator[None]:
-    """Run something until the body ends; what it raises before that fails the test."""
+    """Run a coroutine until the body ends.
+
+    An exception that it raises earlier fails the test.
+    """
     task = asyncio.create_task(work)
     try:
         yield

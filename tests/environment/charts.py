@@ -1,4 +1,4 @@
-"""Small Helm charts, packed by the tests, and repositories on loopback that serve them: over HTTP and as an OCI registry."""
+"""Small Helm charts, and loopback repositories that serve them over HTTP and OCI."""
 
 import contextlib
 import gzip
@@ -23,7 +23,7 @@ _JSON = "application/json"
 
 @dataclass(frozen=True)
 class PackedChart:
-    """A chart as `helm package` makes one: the bytes of `<name>-<version>.tgz`."""
+    """A chart as `helm package` writes it: the bytes of `<name>-<version>.tgz`."""
 
     name: str
     version: str
@@ -31,7 +31,6 @@ class PackedChart:
 
     @property
     def file(self) -> str:
-        """The name of its archive."""
         return f"{self.name}-{self.version}.tgz"
 
 
@@ -47,23 +46,47 @@ def chart(
     values_schema: Mapping[str, Any] | None = None,
     library: bool = False,
 ) -> PackedChart:
-    """Pack a chart from the files of its folders `templates/` and `crds/`, by file name.
+    """Pack a chart from the files of its `templates/` and `crds/`, keyed by file name.
 
-    Subcharts lie in `charts/` as archives, or unpacked where `packed` is false; they are rendered, as no condition turns them off.
+    Subcharts are archives in `charts/`, or folders if `packed` is False. Helm always
+    renders them, because no condition disables them.
     """
-    about = {"apiVersion": "v2", "name": name, "version": version, "type": "library" if library else "application"}
-    files = {"Chart.yaml": json.dumps(about).encode(), "values.yaml": json.dumps(dict(values or {})).encode()}
-    files |= {f"templates/{file}": text.encode() for file, text in (templates or {}).items()}
+    about = {
+        "apiVersion": "v2",
+        "name": name,
+        "version": version,
+        "type": "library" if library else "application",
+    }
+    files = {
+        "Chart.yaml": json.dumps(about).encode(),
+        "values.yaml": json.dumps(dict(values or {})).encode(),
+    }
+    files |= {
+        f"templates/{file}": text.encode() for file, text in (templates or {}).items()
+    }
     files |= {f"crds/{file}": text.encode() for file, text in (crds or {}).items()}
     if values_schema is not None:
         files["values.schema.json"] = json.dumps(dict(values_schema)).encode()
     for subchart in subcharts:
-        files |= {f"charts/{subchart.file}": subchart.archive} if packed else _unpacked(subchart)
-    return PackedChart(name, version, _packed({f"{name}/{path}": content for path, content in files.items()}))
+        files |= (
+            {f"charts/{subchart.file}": subchart.archive}
+            if packed
+            else _unpacked(subchart)
+        )
+    return pack(name, version, files)
+
+
+def pack(name: str, version: str, files: Mapping[str, bytes]) -> PackedChart:
+    """Pack the files of a chart, keyed by their paths in its folder."""
+    return PackedChart(
+        name,
+        version,
+        _packed({f"{name}/{path}": content for path, content in files.items()}),
+    )
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
-    """Pack files as equal bytes for equal content, so that digests stay."""
+    """Pack the files reproducibly, so that equal content has an equal digest."""
     tar = io.BytesIO()
     with tarfile.open(fileobj=tar, mode="w") as archive:
         for path, content in files.items():
@@ -75,14 +98,21 @@ def _packed(files: Mapping[str, bytes]) -> bytes:
 
 def _unpacked(subchart: PackedChart) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(subchart.archive), mode="r:gz") as archive:
-        entries = [(entry.name, archive.extractfile(entry)) for entry in archive.getmembers()]
-        return {f"charts/{name}": content.read() for name, content in entries if content is not None}
+        entries = [
+            (entry.name, archive.extractfile(entry)) for entry in archive.getmembers()
+        ]
+        return {
+            f"charts/{name}": content.read()
+            for name, content in entries
+            if content is not None
+        }
 
 
 class ChartRepository:
-    """A repository for the time of a `with` block: `url` has an index, and `oci` the same charts; Helm uses an `oci://` with `tls` only.
+    """A chart repository for a `with` block.
 
-    Charts may be added while it serves. `requests` are the paths that were asked for.
+    `url` serves an index, and `oci` serves the same charts; Helm needs `tls` for
+    `oci://`. Charts may be added while it serves. `requests` lists the requested paths.
     """
 
     def __init__(self, *charts: PackedChart, tls: ssl.SSLContext | None = None) -> None:
@@ -95,12 +125,15 @@ class ChartRepository:
             self.add(each)
 
     def add(self, packed: PackedChart) -> None:
-        """Publish a chart, in place of one of the same name and version."""
+        """Publish a chart. It replaces a chart of the same name and version."""
         self._charts[packed.file] = packed
 
     def __enter__(self) -> Self:
         host = self._stack.enter_context(self._serving())
-        self.url, self.oci = f"{'https' if self._tls else 'http'}://{host}", f"oci://{host}/charts"
+        self.url, self.oci = (
+            f"{'https' if self._tls else 'http'}://{host}",
+            f"oci://{host}/charts",
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -114,7 +147,7 @@ class ChartRepository:
             protocol_version = "HTTP/1.1"
 
             def log_message(self, *_: Any) -> None:
-                """Log nothing."""
+                pass
 
             def do_HEAD(self) -> None:
                 self._respond(with_body=False)
@@ -126,7 +159,10 @@ class ChartRepository:
                 path = self.path.partition("?")[0]
                 repository.requests.append(path)
                 found = repository._answer(path)
-                kind, body = found or (_JSON, b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}')
+                kind, body = found or (
+                    _JSON,
+                    b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}',
+                )
                 self.send_response(HTTPStatus.OK if found else HTTPStatus.NOT_FOUND)
                 self.send_header("Content-Type", kind)
                 self.send_header("Content-Length", str(len(body)))
@@ -139,7 +175,7 @@ class ChartRepository:
             yield host
 
     def _answer(self, path: str) -> tuple[str, bytes] | None:
-        """Give media type and body of what lies at a path; None if nothing does."""
+        """Return the media type and the body of a path, or None for an unknown path."""
         if path == "/index.yaml":
             return _JSON, self._index()
         if (packed := self._charts.get(path.removeprefix("/"))) is not None:
@@ -152,7 +188,9 @@ class ChartRepository:
         name, _, kind = folder.partition("/")
         of_name = [each for each in self._charts.values() if each.name == name]
         if kind == "tags" and of_name:
-            return _JSON, json.dumps({"name": f"charts/{name}", "tags": [each.version for each in of_name]}).encode()
+            return _JSON, json.dumps(
+                {"name": f"charts/{name}", "tags": [each.version for each in of_name]}
+            ).encode()
         for each in of_name:
             blobs, manifest = _oci(each)
             if kind == "manifests" and reference in (each.version, _digest(manifest)):
@@ -164,20 +202,39 @@ class ChartRepository:
     def _index(self) -> bytes:
         entries: dict[str, list[dict[str, Any]]] = {}
         for each in self._charts.values():
-            about = {"apiVersion": "v2", "name": each.name, "version": each.version, "urls": [each.file]}
-            entries.setdefault(each.name, []).append(about | {"digest": hashlib.sha256(each.archive).hexdigest()})
+            about = {
+                "apiVersion": "v2",
+                "name": each.name,
+                "version": each.version,
+                "urls": [each.file],
+            }
+            entries.setdefault(each.name, []).append(
+                about | {"digest": hashlib.sha256(each.archive).hexdigest()}
+            )
         return json.dumps({"apiVersion": "v1", "entries": entries}).encode()
 
 
 def _oci(packed: PackedChart) -> tuple[dict[str, bytes], bytes]:
-    """Give the blobs of a chart by digest, and its manifest."""
-    config = json.dumps({"apiVersion": "v2", "name": packed.name, "version": packed.version}).encode()
+    """Return the blobs of a chart by digest, and its manifest."""
+    config = json.dumps(
+        {"apiVersion": "v2", "name": packed.name, "version": packed.version}
+    ).encode()
     blobs = {_digest(config): config, _digest(packed.archive): packed.archive}
     manifest = {
         "schemaVersion": 2,
         "mediaType": _MANIFEST_TYPE,
-        "config": {"mediaType": _CONFIG_TYPE, "digest": _digest(config), "size": len(config)},
-        "layers": [{"mediaType": _LAYER_TYPE, "digest": _digest(packed.archive), "size": len(packed.archive)}],
+        "config": {
+            "mediaType": _CONFIG_TYPE,
+            "digest": _digest(config),
+            "size": len(config),
+        },
+        "layers": [
+            {
+                "mediaType": _LAYER_TYPE,
+                "digest": _digest(packed.archive),
+                "size": len(packed.archive),
+            }
+        ],
     }
     return blobs, json.dumps(manifest).encode()
 

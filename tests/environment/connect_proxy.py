@@ -1,4 +1,4 @@
-"""A proxy on loopback that opens tunnels (CONNECT) to named hosts, and nothing else; with a login if it has one."""
+"""A loopback CONNECT proxy that opens tunnels to named hosts only."""
 
 import base64
 import contextlib
@@ -17,7 +17,10 @@ _CHUNK = 64 << 10
 
 @dataclass
 class ConnectProxy:
-    """Where it is, and to what it was asked to connect. `login` is `user:password`, empty for none."""
+    """The address of the proxy and the requested hosts.
+
+    `login` is `user:password` or empty.
+    """
 
     address: str = ""
     login: str = ""
@@ -26,19 +29,26 @@ class ConnectProxy:
 
     @property
     def url(self) -> str:
-        """The address as users write it, with the login."""
-        return f"http://{self.login}@{self.address}" if self.login else f"http://{self.address}"
+        """The proxy's URL, with the login."""
+        return (
+            f"http://{self.login}@{self.address}"
+            if self.login
+            else f"http://{self.address}"
+        )
 
 
 @contextlib.contextmanager
 def connect_proxy(hosts: Mapping[str, str], login: str = "") -> Iterator[ConnectProxy]:
-    """Serve a proxy that knows some hosts, `name:port`, and where on loopback they are, `address:port`."""
+    """Serve a proxy.
+
+    `hosts` maps the known `name:port` to an `address:port` on loopback.
+    """
     proxy = ConnectProxy(login=login)
     wanted = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_: Any) -> None:
-            """Log nothing."""
+            pass
 
         def do_CONNECT(self) -> None:
             if wanted and self.headers.get("Proxy-Authorization") != wanted:
@@ -53,7 +63,9 @@ def connect_proxy(hosts: Mapping[str, str], login: str = "") -> Iterator[Connect
             with socket.create_connection((host, int(port))) as upstream:
                 self.send_response(HTTPStatus.OK)
                 self.end_headers()
-                back = threading.Thread(target=_relay, args=(upstream, self.connection), daemon=True)
+                back = threading.Thread(
+                    target=_relay, args=(upstream, self.connection), daemon=True
+                )
                 back.start()
                 _relay(self.connection, upstream)
                 back.join()
@@ -64,7 +76,7 @@ def connect_proxy(hosts: Mapping[str, str], login: str = "") -> Iterator[Connect
 
 
 def _relay(source: socket.socket, target: socket.socket) -> None:
-    """Copy until the source ends, or either side is gone."""
+    """Copy until the source ends or either side closes."""
     with contextlib.suppress(OSError):
         while data := source.recv(_CHUNK):
             target.sendall(data)

@@ -94,7 +94,13 @@ class ContainerEngine:
         """Install the packages that are missing and write the settings. Raises EngineFailed."""
         missing = [package for package in PACKAGES if shutil.which(package) is None]
         if missing:
-            install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+            install = [
+                "apt-get",
+                "install",
+                "--yes",
+                "--no-install-recommends",
+                *missing,
+            ]
             try:
                 self.run("apt-get", "update", progress="reading the lists of packages")
                 self.run(*install, progress=f"installing {', '.join(missing)}")
@@ -120,7 +126,10 @@ class ContainerEngine:
         began = time.monotonic()
         if progress:
             self.say(f"image: {progress}")
-        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        with (
+            tempfile.TemporaryFile("w+") as output,
+            tempfile.TemporaryFile("w+") as errors,
+        ):
             try:
                 process = subprocess.Popen(
                     command,
@@ -140,7 +149,9 @@ class ContainerEngine:
                 except subprocess.TimeoutExpired:
                     unsent = None
                     if progress:
-                        self.say(f"image: {progress}, {time.monotonic() - began:.0f} s so far")
+                        self.say(
+                            f"image: {progress}, {time.monotonic() - began:.0f} s so far"
+                        )
             for file in (output, errors):
                 file.seek(0)
             said = output.read()
@@ -151,7 +162,12 @@ class ContainerEngine:
 
     def has_image(self, name: str) -> bool:
         """Return whether the store has an image of that name."""
-        return name in self.run("podman", "images", "--format", "{{.Repository}}:{{.Tag}}").split()
+        return (
+            name
+            in self.run(
+                "podman", "images", "--format", "{{.Repository}}:{{.Tag}}"
+            ).split()
+        )
 
     @contextlib.contextmanager
     def docker_api(self) -> Iterator[str]:
@@ -161,7 +177,9 @@ class ContainerEngine:
             command = ["podman", "system", "service", "--time", "0", address]
             log = Path(folder) / "log"
             with log.open("w") as out:
-                process = subprocess.Popen(command, env=self.environment, stdout=out, stderr=out)
+                process = subprocess.Popen(
+                    command, env=self.environment, stdout=out, stderr=out
+                )
             try:
                 _wait_for_socket(process, Path(folder) / "docker.sock", log)
                 yield address
@@ -171,7 +189,9 @@ class ContainerEngine:
 
     def _storage_driver(self) -> str:
         """Choose overlay, which shares layers, unless the store itself lies on one."""
-        kind = self.run("stat", "--file-system", "--format", "%T", str(self.folder)).strip()
+        kind = self.run(
+            "stat", "--file-system", "--format", "%T", str(self.folder)
+        ).strip()
         return "vfs" if "overlay" in kind else "overlay"
 
 

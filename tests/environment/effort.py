@@ -22,7 +22,9 @@ def effort_below(limit: float) -> Iterator[None]:
     used = time.process_time() - began
     if used > limit * _SHORTEST_UNIT_SECONDS:
         units = used / max(_unit() for _ in range(3))
-        message = f"the block took {units:.0f} units of CPU time; the limit is {limit:g}"
+        message = (
+            f"the block took {units:.0f} units of CPU time; the limit is {limit:g}"
+        )
         assert units < limit, message
 
 

@@ -1,6 +1,8 @@
-"""Envoy Gateway and a cloud, as far as a stack sees them: statuses, the load balancer behind a Gateway, finalizers that go late.
+"""A stand-in for Envoy Gateway and a cloud, as a serving stack observes them.
 
-It acts only while the Deployment of Envoy Gateway is available, as the real controller does; the cloud acts always.
+It writes statuses, creates the load balancer of each Gateway, and removes finalizers
+late. Like the real controller, it acts only while the Deployment of Envoy Gateway is
+available. The cloud always acts.
 """
 
 import contextlib
@@ -33,10 +35,14 @@ _PAUSE_SECONDS = 0.2
 
 @dataclass
 class Behaviour:
-    """What the stand-in does, which a test may change while it runs.
+    """The behaviour of the stand-in.
 
-    `addresses`: those of a Gateway, none while the cloud gives none. `service_lag`: seconds between the end of a Gateway and the deletion
-    of its Service. `releases_balancers`: whether the cloud deletes load balancers. `accepts`: whether classes and Gateways are accepted.
+    A test may change it at any time.
+
+    `addresses` are the addresses of each Gateway; empty means that the cloud assigns
+    none. `service_lag` is the time in seconds from the deletion of a Gateway to the
+    deletion of its Service. `releases_balancers` says whether the cloud deletes load
+    balancers, and `accepts` whether the controller accepts classes and Gateways.
     """
 
     addresses: tuple[str, ...] = ("10.245.9.9",)
@@ -47,7 +53,7 @@ class Behaviour:
 
 @dataclass
 class EnvoyStandIn:
-    """The controller of one cluster. `log` has what it did, in order."""
+    """The controller of one cluster. `log` lists its actions in order."""
 
     server: str
     authority: Authority
@@ -70,50 +76,88 @@ class EnvoyStandIn:
     def _run(self, stop: threading.Event) -> None:
         with patient_client(self.server, trust(self.authority), timeout=20) as http:
             while not stop.wait(_PAUSE_SECONDS):
-                # What changes meanwhile, or a server that restarts, is seen at the next look.
+                # After a conflict or a restart of the server, the next step reads
+                # again.
                 with contextlib.suppress(httpx.HTTPError):
                     self._step(http)
 
     def _step(self, http: httpx.Client) -> None:
         self._let_envoy_start(http)
-        deployment = _get(http, f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/envoy-gateway")
+        deployment = _get(
+            http, f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/envoy-gateway"
+        )
         if deployment and (deployment.get("status") or {}).get("availableReplicas"):
             gateways = _list(http, _GATEWAYS)
             for each in _list(http, _CLASSES):
                 if each["spec"]["controllerName"] == CONTROLLER:
                     self._reconcile_class(http, each, gateways)
                     for gateway in gateways:
-                        if gateway["spec"]["gatewayClassName"] == each["metadata"]["name"] and self.behaviour.accepts:
+                        if (
+                            gateway["spec"]["gatewayClassName"]
+                            == each["metadata"]["name"]
+                            and self.behaviour.accepts
+                        ):
                             self._reconcile_gateway(http, gateway)
             self._delete_orphans(http, gateways)
         if self.behaviour.releases_balancers:
             for service in _list(http, _SERVICES):
-                if service["metadata"].get("deletionTimestamp") and CLOUD_FINALIZER in (service["metadata"].get("finalizers") or ()):
+                if service["metadata"].get("deletionTimestamp") and CLOUD_FINALIZER in (
+                    service["metadata"].get("finalizers") or ()
+                ):
                     self.log.append(f"released {service['metadata']['name']}")
-                    _patch(http, f"{_SERVICES}/{service['metadata']['name']}", {"metadata": {"finalizers": None}})
+                    _patch(
+                        http,
+                        f"{_SERVICES}/{service['metadata']['name']}",
+                        {"metadata": {"finalizers": None}},
+                    )
 
     def _let_envoy_start(self, http: httpx.Client) -> None:
-        """Label a node as soon as Envoy Gateway could read InferencePools."""
-        crd = _get(http, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/inferencepools.inference.networking.k8s.io")
-        role = _get(http, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{POOL_ROLE}")
+        """Label the system nodes once Envoy Gateway can read InferencePools."""
+        crd = _get(
+            http,
+            "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            "/inferencepools.inference.networking.k8s.io",
+        )
+        role = _get(
+            http, f"/apis/rbac.authorization.k8s.io/v1/clusterroles/{POOL_ROLE}"
+        )
         for node in _list(http, "/api/v1/nodes"):
             found = node["metadata"]["labels"]
-            if found.get("modelplane.ai/pool", SYSTEM_POOL) == SYSTEM_POOL and (READABLE in found) != bool(crd and role):
+            if found.get("modelplane.ai/pool", SYSTEM_POOL) == SYSTEM_POOL and (
+                READABLE in found
+            ) != bool(crd and role):
                 _patch(
                     http,
                     f"/api/v1/nodes/{node['metadata']['name']}",
-                    {"metadata": {"labels": {READABLE: "true" if crd and role else None}}},
+                    {
+                        "metadata": {
+                            "labels": {READABLE: "true" if crd and role else None}
+                        }
+                    },
                 )
 
-    def _reconcile_class(self, http: httpx.Client, found: Json, gateways: list[Json]) -> None:
+    def _reconcile_class(
+        self, http: httpx.Client, found: Json, gateways: list[Json]
+    ) -> None:
         path = f"{_CLASSES}/{found['metadata']['name']}"
-        used = any(gateway["spec"]["gatewayClassName"] == found["metadata"]["name"] for gateway in gateways)
-        if used != (CLASS_FINALIZER in (found["metadata"].get("finalizers") or ())) and not (
-            used and found["metadata"].get("deletionTimestamp")
-        ):
-            _patch(http, path, {"metadata": {"finalizers": [CLASS_FINALIZER] if used else None}})
+        used = any(
+            gateway["spec"]["gatewayClassName"] == found["metadata"]["name"]
+            for gateway in gateways
+        )
+        if used != (
+            CLASS_FINALIZER in (found["metadata"].get("finalizers") or ())
+        ) and not (used and found["metadata"].get("deletionTimestamp")):
+            _patch(
+                http,
+                path,
+                {"metadata": {"finalizers": [CLASS_FINALIZER] if used else None}},
+            )
         if self.behaviour.accepts and not _says(found, "Accepted"):
-            _patch(http, f"{path}/status", {"status": {"conditions": [_condition(found, "Accepted")]}})
+            _patch(
+                http,
+                f"{path}/status",
+                {"status": {"conditions": [_condition(found, "Accepted")]}},
+            )
 
     def _reconcile_gateway(self, http: httpx.Client, gateway: Json) -> None:
         metadata = gateway["metadata"]
@@ -121,41 +165,76 @@ class EnvoyStandIn:
             return
         name = f"envoy-{metadata['namespace']}-{metadata['name']}"
         if _get(http, f"{_SERVICES}/{name}") is None:
-            labels = {f"{_OWNING}-name": metadata["name"], f"{_OWNING}-namespace": metadata["namespace"]}
-            spec = {"type": "LoadBalancer", "ports": [{"port": 80}], "selector": {"app": name}}
-            body = {"metadata": {"name": name, "labels": labels, "finalizers": [CLOUD_FINALIZER]}, "spec": spec}
+            labels = {
+                f"{_OWNING}-name": metadata["name"],
+                f"{_OWNING}-namespace": metadata["namespace"],
+            }
+            spec = {
+                "type": "LoadBalancer",
+                "ports": [{"port": 80}],
+                "selector": {"app": name},
+            }
+            body = {
+                "metadata": {
+                    "name": name,
+                    "labels": labels,
+                    "finalizers": [CLOUD_FINALIZER],
+                },
+                "spec": spec,
+            }
             http.post(_SERVICES, json=body).raise_for_status()
             self.log.append(f"created {name}")
-        addresses = [{"type": "IPAddress", "value": value} for value in self.behaviour.addresses]
+        addresses = [
+            {"type": "IPAddress", "value": value} for value in self.behaviour.addresses
+        ]
         kinds = ["Accepted", "Programmed"] if addresses else ["Accepted"]
         status = gateway.get("status") or {}
-        if (status.get("addresses") or []) != addresses or not all(_says(gateway, kind) for kind in kinds):
-            change = {"status": {"addresses": addresses, "conditions": [_condition(gateway, kind) for kind in kinds]}}
+        if (status.get("addresses") or []) != addresses or not all(
+            _says(gateway, kind) for kind in kinds
+        ):
+            change = {
+                "status": {
+                    "addresses": addresses,
+                    "conditions": [_condition(gateway, kind) for kind in kinds],
+                }
+            }
             _patch(http, f"{_namespaced(gateway)}/status", change)
 
     def _delete_orphans(self, http: httpx.Client, gateways: list[Json]) -> None:
-        """Delete the Services of Gateways that are gone, some time after that."""
-        there = {(gateway["metadata"]["namespace"], gateway["metadata"]["name"]) for gateway in gateways}
+        """Delete the Services of deleted Gateways after `service_lag`."""
+        there = {
+            (gateway["metadata"]["namespace"], gateway["metadata"]["name"])
+            for gateway in gateways
+        }
         for service in _list(http, _SERVICES):
             metadata = service["metadata"]
             labels = metadata.get("labels") or {}
             owner = (labels.get(f"{_OWNING}-namespace"), labels.get(f"{_OWNING}-name"))
             if None in owner or owner in there or metadata.get("deletionTimestamp"):
                 self._gone_since.pop(metadata["uid"], None)
-            elif time.monotonic() - self._gone_since.setdefault(metadata["uid"], time.monotonic()) >= self.behaviour.service_lag:
+            elif (
+                time.monotonic()
+                - self._gone_since.setdefault(metadata["uid"], time.monotonic())
+                >= self.behaviour.service_lag
+            ):
                 self.log.append(f"deleted {metadata['name']}")
                 http.delete(f"{_SERVICES}/{metadata['name']}").raise_for_status()
 
 
 def _namespaced(gateway: Json) -> str:
     metadata = gateway["metadata"]
-    return f"/apis/gateway.networking.k8s.io/v1/namespaces/{metadata['namespace']}/gateways/{metadata['name']}"
+    namespace, name = metadata["namespace"], metadata["name"]
+    return f"/apis/gateway.networking.k8s.io/v1/namespaces/{namespace}/gateways/{name}"
 
 
 def _says(item: Json, kind: str) -> bool:
     conditions = (item.get("status") or {}).get("conditions") or ()
     generation = item["metadata"].get("generation")
-    return any((each["type"], each["status"], each.get("observedGeneration")) == (kind, "True", generation) for each in conditions)
+    return any(
+        (each["type"], each["status"], each.get("observedGeneration"))
+        == (kind, "True", generation)
+        for each in conditions
+    )
 
 
 def _condition(item: Json, kind: str) -> Json:
@@ -184,6 +263,8 @@ def _list(http: httpx.Client, path: str) -> list[Json]:
 
 
 def _patch(http: httpx.Client, path: str, change: Json) -> None:
-    answer = http.patch(path, json=change, headers={"content-type": "application/merge-patch+json"})
+    answer = http.patch(
+        path, json=change, headers={"content-type": "application/merge-patch+json"}
+    )
     if answer.status_code not in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):
         answer.raise_for_status()

@@ -1,4 +1,4 @@
-"""An HTTP server on loopback for the time of a test."""
+"""An HTTP server on loopback for the duration of a test."""
 
 import contextlib
 import http.server
@@ -6,17 +6,21 @@ import ssl
 import threading
 from collections.abc import Iterator
 
-# Every test that has such a server waits for its end.
+# Seconds. Every test with such a server waits until the server notices its end.
 SECONDS_TO_NOTICE_ITS_END = 0.02
 
 
 @contextlib.contextmanager
-def serving(handler: type[http.server.BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None) -> Iterator[str]:
-    """Serve requests with a handler on a free port; gives host and port."""
+def serving(
+    handler: type[http.server.BaseHTTPRequestHandler], tls: ssl.SSLContext | None = None
+) -> Iterator[str]:
+    """Serve requests with a handler on a free port; yield host and port."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     if tls:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    thread = threading.Thread(target=server.serve_forever, args=(SECONDS_TO_NOTICE_ITS_END,), daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, args=(SECONDS_TO_NOTICE_ITS_END,), daemon=True
+    )
     thread.start()
     try:
         yield f"127.0.0.1:{server.server_address[1]}"

@@ -1,7 +1,8 @@
-"""Clusters on which nothing happens, in place of real ones, and the worker that serves them.
+"""Run a worker against clusters that have no objects and never change.
 
-`python -m tests.environment.idle_clusters` runs the worker with all of its parts but the Kubernetes client, with short heartbeats. Each
-request takes `IDLE_CLUSTERS_SECONDS`.
+`python -m tests.environment.idle_clusters` runs the worker with all of its parts except
+the Kubernetes client, and with short heartbeats. Each request takes
+`IDLE_CLUSTERS_SECONDS`.
 """
 
 import asyncio
@@ -12,16 +13,16 @@ from contextlib import asynccontextmanager
 import worker
 from activities import heartbeat
 from activities.cluster_objects.cluster_api import (
+    ApiResource,
     ClusterApi,
     ClusterPool,
     Event,
+    GroupVersionKind,
     Json,
     Keep,
-    Kind,
-    Listing,
     ObjectId,
+    ObjectList,
     Propagation,
-    Resource,
     Selection,
     whole,
 )
@@ -31,11 +32,15 @@ from api_types.messages.cluster_work import Connection
 SECONDS_VARIABLE = "IDLE_CLUSTERS_SECONDS"
 HEARTBEAT_SECONDS = 1.0
 _VERBS = frozenset({"list", "watch", "get", "create", "patch", "delete"})
-_KINDS = {Kind("v1", "Node"): "nodes", Kind("v1", "Pod"): "pods", Kind("apps/v1", "Deployment"): "deployments"}
+_KINDS = {
+    GroupVersionKind("v1", "Node"): "nodes",
+    GroupVersionKind("v1", "Pod"): "pods",
+    GroupVersionKind("apps/v1", "Deployment"): "deployments",
+}
 
 
 class IdleCluster(ClusterApi):
-    """A cluster without objects. It allows everything, and keeps nothing."""
+    """A cluster without objects. It allows every request and stores nothing."""
 
     @asynccontextmanager
     async def applying(self) -> AsyncIterator[None]:
@@ -45,21 +50,28 @@ class IdleCluster(ClusterApi):
         await _answer()
         return "v1.35.0"
 
-    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
+    async def resources(
+        self, *, refresh: bool = False
+    ) -> Mapping[GroupVersionKind, ApiResource]:
         del refresh
-        return {kind: Resource(kind, plural, namespaced=plural != "nodes", verbs=_VERBS) for kind, plural in _KINDS.items()}
+        return {
+            kind: ApiResource(kind, plural, namespaced=plural != "nodes", verbs=_VERBS)
+            for kind, plural in _KINDS.items()
+        }
 
     async def get(self, target: ObjectId) -> Json | None:
         del target
         await _answer()
         return None
 
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
         del selection, keep
         await _answer()
-        return Listing([], "1")
+        return ObjectList([], "1")
 
-    async def watch(self, selection: Selection, resource_version: str) -> AsyncIterator[Event]:
+    async def watch(
+        self, selection: Selection, resource_version: str
+    ) -> AsyncIterator[Event]:
         del selection, resource_version
         await asyncio.Event().wait()
         yield Event("BOOKMARK", {})
@@ -77,6 +89,12 @@ class IdleCluster(ClusterApi):
         await _answer()
         return manifest
 
+    async def proxied_status(
+        self, service: ObjectId, port: int, path: str
+    ) -> int | None:
+        del service, port, path
+        return None
+
     async def delete(
         self,
         target: ObjectId,
@@ -92,7 +110,7 @@ class IdleCluster(ClusterApi):
 
 
 class IdlePool(ClusterPool):
-    """Gives the same idle cluster for every connection; in the place of `KubernetesPool`."""
+    """Replaces `KubernetesPool`: returns the same idle cluster for every connection."""
 
     def __init__(self, *_: object) -> None:
         self._cluster = IdleCluster()
@@ -102,7 +120,7 @@ class IdlePool(ClusterPool):
         return self._cluster
 
     async def close(self) -> None:
-        """Nothing is open."""
+        pass
 
 
 async def _answer() -> None:
@@ -111,5 +129,7 @@ async def _answer() -> None:
 
 if __name__ == "__main__":
     vars(worker)["KubernetesPool"] = IdlePool
-    vars(heartbeat)["_SECONDS"] = vars(activities)["_HEARTBEAT_SECONDS"] = HEARTBEAT_SECONDS
+    vars(heartbeat)["_SECONDS"] = vars(activities)["_HEARTBEAT_SECONDS"] = (
+        HEARTBEAT_SECONDS
+    )
     worker.main()

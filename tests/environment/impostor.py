@@ -1,4 +1,4 @@
-"""A server on loopback that sends whatever bytes a test wants, with or without TLS."""
+"""A loopback server that sends whatever bytes a test chooses, with or without TLS."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 MIB = 1 << 20
-# Two addresses, of which rules can allow one.
+# Two loopback addresses, so that a rule can allow only one of them.
 HERE, INSIDE = "127.0.0.1", "127.0.0.2"
 
 
 class Request(NamedTuple):
-    """What was asked; names of headers are in lower case."""
+    """A received request. Header names are in lower case."""
 
     path: str
     headers: dict[str, str]
@@ -32,7 +32,7 @@ Respond = Callable[[Request], Chunks]
 
 
 class Certificate(NamedTuple):
-    """A certificate for some names and addresses on loopback, which is its own authority, and its key."""
+    """A self-signed certificate for names and addresses on loopback, and its key."""
 
     certificate: Path
     key: Path
@@ -44,7 +44,7 @@ class Certificate(NamedTuple):
 
 @dataclass
 class Impostor:
-    """Where it is, and what it was asked. `sent` counts bytes."""
+    """The address of the server and its requests. `sent` counts bytes."""
 
     host: str = ""
     requests: list[Request] = field(default_factory=list)
@@ -72,13 +72,21 @@ def a_certificate(folder: Path, *names: str) -> Certificate:
     )
     found = Certificate(folder / "impostor.pem", folder / "impostor.key")
     found.certificate.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    found.key.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()))
+    found.key.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
     return found
 
 
 def head(status: str = "200 OK", **headers: str) -> bytes:
-    """The head of a response; names are written with underscores."""
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    """Return the head of a response. Write header names with underscores."""
+    lines = "".join(
+        f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items()
+    )
     return f"HTTP/1.1 {status}\r\n{lines}\r\n".encode()
 
 
@@ -87,14 +95,14 @@ async def whole(body: bytes, status: str = "200 OK", **headers: str) -> Chunks:
 
 
 async def endless(block: bytes, size: int, **headers: str) -> Chunks:
-    """Blocks up to a size, in a body that says no length."""
+    """Yield blocks up to a total size, in a body without a declared length."""
     yield head(Connection="close", **headers)
     for _ in range(size // len(block)):
         yield block
 
 
 async def dripping(seconds: float, **headers: str) -> Chunks:
-    """One byte at a time, for ever."""
+    """Yield one byte at a time, for ever."""
     yield head(Content_Length="1000000", **headers)
     while True:
         yield b" "
@@ -102,7 +110,9 @@ async def dripping(seconds: float, **headers: str) -> Chunks:
 
 
 @contextlib.asynccontextmanager
-async def impostor(respond: Respond, certificate: Certificate | None = None, address: str = HERE) -> AsyncIterator[Impostor]:
+async def impostor(
+    respond: Respond, certificate: Certificate | None = None, address: str = HERE
+) -> AsyncIterator[Impostor]:
     """Serve until the end of the block."""
     server = Impostor()
 
@@ -111,7 +121,12 @@ async def impostor(respond: Respond, certificate: Certificate | None = None, add
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 lines = (await reader.readuntil(b"\r\n\r\n")).decode().splitlines()
-                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:] if line)}
+                headers = {
+                    name.lower(): value
+                    for name, _, value in (
+                        line.partition(": ") for line in lines[1:] if line
+                    )
+                }
                 request = Request(lines[0].split()[1], headers)
                 await reader.readexactly(int(headers.get("content-length", "0")))
                 server.requests.append(request)
@@ -121,7 +136,8 @@ async def impostor(respond: Respond, certificate: Certificate | None = None, add
                     writer.write(chunk)
                     server.sent += len(chunk)
                     await writer.drain()
-                    # Drain does not wait while the buffer is small, and then a lost connection would go unnoticed.
+                    # `drain` returns at once while the buffer is small, so check for a
+                    # lost connection explicitly.
                     await asyncio.sleep(0)
                 if b"content-length" not in response.lower():
                     break

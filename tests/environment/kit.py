@@ -1,7 +1,8 @@
-"""A program in place of KitOps' `kit`, which is a Go program of another project.
+"""A replacement for KitOps' `kit`, which is a Go program of another project.
 
-It speaks the registry's real protocol, so that references, logins and digests are tested, and unpacks the files of the layers. It runs by
-its path, so it imports the standard library only.
+It speaks the registry's real protocol, so tests cover references, logins and digests,
+and it unpacks the files of the layers. It runs as a script of its own, so it imports
+only the standard library.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ def digest_of(content: bytes) -> str:
 
 
 def unpack(arguments: list[str]) -> None:
-    """Do what `kit unpack REFERENCE -o -d FOLDER [--plain-http]` does."""
+    """Run `kit unpack REFERENCE -o -d FOLDER [--plain-http]`."""
     command, reference, *flags = arguments
     assert (command, flags[:2]) == ("unpack", ["-o", "-d"]), arguments
     scheme = "http" if "--plain-http" in flags else "https"
@@ -32,18 +33,25 @@ def unpack(arguments: list[str]) -> None:
     manifest = _get(f"{base}/manifests/{digest}", host)
     assert digest_of(manifest) == digest
     for layer in json.loads(manifest)["layers"]:
-        with tarfile.open(fileobj=io.BytesIO(_get(f"{base}/blobs/{layer['digest']}", host))) as tar:
+        with tarfile.open(
+            fileobj=io.BytesIO(_get(f"{base}/blobs/{layer['digest']}", host))
+        ) as tar:
             tar.extractall(flags[2], filter="data")
 
 
 def inspect(arguments: list[str]) -> None:
-    """Do what `kit inspect --remote REFERENCE [--plain-http]` does."""
+    """Run `kit inspect --remote REFERENCE [--plain-http]`."""
     command, remote, reference, *flags = arguments
     assert (command, remote) == ("inspect", "--remote"), arguments
     host, _, rest = reference.partition("/")
     repository, _, tag = rest.partition(":")
-    manifest = _get(f"{'http' if '--plain-http' in flags else 'https'}://{host}/v2/{repository}/manifests/{tag}", host)
-    found = {"digest": digest_of(manifest), "cliVersion": "1.11.0", "manifest": json.loads(manifest)}
+    scheme = "http" if "--plain-http" in flags else "https"
+    manifest = _get(f"{scheme}://{host}/v2/{repository}/manifests/{tag}", host)
+    found = {
+        "digest": digest_of(manifest),
+        "cliVersion": "1.11.0",
+        "manifest": json.loads(manifest),
+    }
     sys.stdout.write(json.dumps(found, indent=2) + "\n")
 
 
@@ -57,12 +65,16 @@ def _get(url: str, host: str) -> bytes:
     config = json.loads((Path(os.environ["DOCKER_CONFIG"]) / "config.json").read_text())
     realm = re.search(r'realm="([^"]+)"', challenge)
     assert realm
-    token = json.loads(_opened(realm[1], f"Basic {config['auths'][host]['auth']}"))["token"]
+    token = json.loads(_opened(realm[1], f"Basic {config['auths'][host]['auth']}"))[
+        "token"
+    ]
     return _opened(url, f"Bearer {token}")
 
 
 def _opened(url: str, authorization: str) -> bytes:
-    request = urllib.request.Request(url, headers={"Authorization": authorization} if authorization else {})  # noqa: S310
+    request = urllib.request.Request(  # noqa: S310
+        url, headers={"Authorization": authorization} if authorization else {}
+    )
     with urllib.request.urlopen(request) as answer:  # noqa: S310 -- loopback
         content: bytes = answer.read()
         return content
@@ -74,5 +86,6 @@ if __name__ == "__main__":
     except urllib.error.URLError as failure:
         sys.exit(f"Error: failed to pull: {failure}")
     except OSError as failure:
-        # As Go writes it.
-        sys.exit(f"Error: failed to unpack: open {failure.filename}: {os.strerror(failure.errno or 0).lower()}")
+        # Go's wording of the error.
+        reason = os.strerror(failure.errno or 0).lower()
+        sys.exit(f"Error: failed to unpack: open {failure.filename}: {reason}")

@@ -31,7 +31,11 @@ from tests.environment.times import Budgets
 
 LANES = ("computing", "shared", "own")
 # The tests of each of these folders share a testbed of their own, so one process runs the folder.
-FOLDERS = ("tests/activities/stack/", "tests/testbed/dataplane/")
+FOLDERS = (
+    "tests/activities/stack/",
+    "tests/testbed/dataplane/",
+    "tests/testbed/request_path/",
+)
 ROOT = Path(__file__).parents[2]
 _OF_SEVERAL_TESTS = re.compile(r'scope="(module|package|class)"')
 # A process runs a test only when it knows the one after it.
@@ -41,11 +45,16 @@ KNOWN_AHEAD = 2
 def parsed(text: str) -> dict[str, int]:
     """Parse `computing=2,own=3` to the processes of each lane. Raises pytest.UsageError."""
     try:
-        counts = {lane: int(count) for lane, count in (each.split("=") for each in text.split(","))}
+        counts = {
+            lane: int(count)
+            for lane, count in (each.split("=") for each in text.split(","))
+        }
     except ValueError:
         counts = {}
     if not counts or not set(counts) <= set(LANES):
-        raise pytest.UsageError(f"--lanes {text}: write it as computing=2,shared=3,own=3")
+        raise pytest.UsageError(
+            f"--lanes {text}: write it as computing=2,shared=3,own=3"
+        )
     return {lane: count for lane, count in counts.items() if count > 0}
 
 
@@ -63,7 +72,9 @@ def lane_of_file(file: Path, counts: Mapping[str, int]) -> str:
     text = _text(file)
     real_parts = "shared" if 'mark.testbed("shared"' in text else "own"
     lane = real_parts if "mark.testbed" in text else "computing"
-    return next(each for each in (lane, "own", "computing", "shared") if counts.get(each))
+    return next(
+        each for each in (lane, "own", "computing", "shared") if counts.get(each)
+    )
 
 
 @functools.cache
@@ -91,7 +102,9 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
         """Make the units from all collections; each process knows only the tests of its lane."""
         if self.collection is None:
             collections = self.registered_collections
-            self._known = {node: frozenset(tests) for node, tests in collections.items()}
+            self._known = {
+                node: frozenset(tests) for node, tests in collections.items()
+            }
             tests = dict.fromkeys(chain.from_iterable(collections.values()))
             self.collection: list[str] | None = list(tests)
             units: dict[str, dict[str, bool]] = {}
@@ -134,4 +147,7 @@ class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # pytest-xdist has no t
 
     def _next_unit(self, node: WorkerController) -> str | None:
         known = self._known[node]
-        return next((unit for unit, its in self.workqueue.items() if known.issuperset(its)), None)
+        return next(
+            (unit for unit, its in self.workqueue.items() if known.issuperset(its)),
+            None,
+        )

@@ -17,7 +17,8 @@ class Late:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        # pytest asks everything in a test module for marks and fixtures.
+        # pytest reads attributes of every object in a test module to find marks and
+        # fixtures.
         if not attribute[0].isupper():
             raise AttributeError(attribute)
         return getattr(importlib.import_module(self._name), attribute)

@@ -1,6 +1,7 @@
-"""An HTTP client for API servers that asks again when told to wait, as client-go does.
+"""An HTTP client for API servers that retries after 429, as client-go does.
 
-A kind whose definition was created or changed just now has no storage for a moment: the API server answers 429 with Retry-After.
+A kind whose definition was just created or changed has no storage for a moment. Until
+then the API server answers 429 with Retry-After.
 """
 
 import ssl
@@ -20,10 +21,22 @@ class _Patient(httpx.HTTPTransport):
                 break
             answer.read()
             answer.close()
-            time.sleep(min(float(answer.headers.get("retry-after") or 1), PAUSE_SECONDS_MAX))
+            time.sleep(
+                min(float(answer.headers.get("retry-after") or 1), PAUSE_SECONDS_MAX)
+            )
         return answer
 
 
 def patient_client(server: str, trust: ssl.SSLContext, timeout: float) -> httpx.Client:
-    """Make a client of an API server, with a limit for each request in seconds. Gives the last answer if it is always told to wait."""
-    return httpx.Client(base_url=server, transport=_Patient(verify=trust, trust_env=False), trust_env=False, timeout=timeout)
+    """Return a client of an API server.
+
+    `timeout` limits each request, in seconds.
+
+    The client returns the last response after ATTEMPTS responses with status 429.
+    """
+    return httpx.Client(
+        base_url=server,
+        transport=_Patient(verify=trust, trust_env=False),
+        trust_env=False,
+        timeout=timeout,
+    )

@@ -62,7 +62,9 @@ def content_digest() -> str:
 def pip_settings() -> str:
     """Return the settings of pip on this machine as one file, from files and variables."""
     command = [sys.executable, "-m", "pip", "config", "list"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(
+        command, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     # Variables come first in the list, and win.
     variables_last = sorted(listed, key=lambda line: line.startswith(":env:"))
     settings = configparser.RawConfigParser()
@@ -80,7 +82,9 @@ def pip_settings() -> str:
 
 
 def _copied_files() -> Iterable[Path]:
-    steps = re.findall(r"^COPY (?!--from)(.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
+    steps = re.findall(
+        r"^COPY (?!--from)(.*)$", CONTAINERFILE.read_text(), re.MULTILINE
+    )
     for source in sorted({word for step in steps for word in step.split()[:-1]}):
         path = ROOT / source
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -91,24 +95,40 @@ def _copied_files() -> Iterable[Path]:
 def _build(engine: ContainerEngine, name: str) -> None:
     older = ["--filter", f"label={LABEL}=image", "--filter", f"until={KEPT_HOURS}h"]
     engine.run("podman", "image", "prune", "--all", "--force", *older)
-    bases = dict(re.findall(r"^ARG (\w+)=(\S+)$", CONTAINERFILE.read_text(), re.MULTILINE))
+    bases = dict(
+        re.findall(r"^ARG (\w+)=(\S+)$", CONTAINERFILE.read_text(), re.MULTILINE)
+    )
     _ensure_python_base(engine, bases["PYTHON"])
     go = _go_settings()
     variables = [f"ENV {key}={json.dumps(value)}" for key, value in go.items()]
     path = f"ENV PATH={go['GOROOT']}/bin:/usr/local/bin:/usr/bin:/bin"
     recipe = "\n".join([f"FROM {bases['PYTHON']}", *variables, path])
-    build = ["buildah", "bud", "--isolation", "chroot", "--pull-never", "--network", "host"]
-    engine.run(*build, "--layers", "--tag", bases["GO"], "--file", "-", ".", stdin=recipe)
+    build = [
+        "buildah",
+        "bud",
+        "--isolation",
+        "chroot",
+        "--pull-never",
+        "--network",
+        "host",
+    ]
+    engine.run(
+        *build, "--layers", "--tag", bases["GO"], "--file", "-", ".", stdin=recipe
+    )
     with tempfile.TemporaryDirectory() as folder:
         pip = Path(folder) / "pip.conf"
         pip.write_text(pip_settings())
         mounts = [f"{pip}:/etc/pip.conf:ro"]
-        mounts += [f"{path}:{path}:ro" for path in sorted({CERTIFICATES, *_named_paths(pip)})]
+        mounts += [
+            f"{path}:{path}:ro" for path in sorted({CERTIFICATES, *_named_paths(pip)})
+        ]
         mounts += [f"{go[key]}:{go[key]}:{mode}" for key, mode in GO_FOLDERS.items()]
         volumes = [word for mount in mounts for word in ("--volume", mount)]
         label = ["--label", f"{LABEL}=image"]
         target = ["--tag", name, "--file", str(CONTAINERFILE), str(ROOT)]
-        progress = "building deploy/Containerfile, again after each change of the product"
+        progress = (
+            "building deploy/Containerfile, again after each change of the product"
+        )
         engine.run(*build, "--layers", *volumes, *label, *target, progress=progress)
 
 
@@ -117,7 +137,10 @@ def _ensure_python_base(engine: ContainerEngine, name: str) -> None:
     made_from = hashlib.sha256(repr((SUITE, INCLUDED)).encode()).hexdigest()[:12]
     if engine.has_image(name):
         label = f'{{{{index .Labels "{LABEL}"}}}}'
-        if engine.run("podman", "image", "inspect", "--format", label, name).strip() == made_from:
+        if (
+            engine.run("podman", "image", "inspect", "--format", label, name).strip()
+            == made_from
+        ):
             return
     with tempfile.TemporaryDirectory(dir=engine.folder) as folder:
         system, archive = Path(folder) / "system", Path(folder) / "system.tar"
@@ -133,7 +156,9 @@ def _ensure_python_base(engine: ContainerEngine, name: str) -> None:
         engine.run(*bootstrap, progress=f"making a Debian {SUITE} with Python, once")
         (system / "usr" / "bin" / "python").symlink_to("python3")
         shutil.rmtree(system / "var" / "cache" / "apt")
-        engine.run("tar", "--create", "--file", str(archive), "--directory", str(system), ".")
+        engine.run(
+            "tar", "--create", "--file", str(archive), "--directory", str(system), "."
+        )
         change = f"LABEL {LABEL}={made_from}"
         engine.run("podman", "import", "--change", change, str(archive), name)
 
@@ -146,7 +171,9 @@ def _mirror(engine: ContainerEngine) -> list[str]:
 
 def _go_settings() -> dict[str, str]:
     if shutil.which("go") is None:
-        raise EngineFailed("the image's helm is built with the machine's Go: install Go 1.26")
+        raise EngineFailed(
+            "the image's helm is built with the machine's Go: install Go 1.26"
+        )
     command = ["go", "env", "-json", *GO_SETTINGS]
     # Outside of any module, whose toolchain line would choose another Go.
     found = subprocess.run(command, cwd="/", capture_output=True, text=True, check=True)
@@ -157,7 +184,9 @@ def _go_settings() -> dict[str, str]:
 def _named_paths(settings: Path) -> set[Path]:
     """Find the files and folders that settings of pip name."""
     named = {Path(word) for word in re.findall(r"(?<=\s)/\S+", settings.read_text())}
-    return {path for path in named if path.exists() and CERTIFICATES not in path.parents}
+    return {
+        path for path in named if path.exists() and CERTIFICATES not in path.parents
+    }
 
 
 def main() -> None:

@@ -1,7 +1,9 @@
-"""A cloud in memory that does what a script says: what the protocol between CloudCluster and its activities needs of a cloud, no more.
+"""An in-memory cloud that follows a script.
 
-Objects are created at once and become ready when they were looked at a few times. A script holds them there, breaks them, refuses calls,
-loses answers, or hides them. How real clouds answer is tested with fakes of their own.
+It covers only the protocol between CloudCluster and its activities. Objects exist at
+once and become ready after some polls. A script keeps them pending, breaks them,
+rejects calls, loses responses, or hides objects. Other fakes imitate the responses of
+real clouds.
 """
 
 import threading
@@ -14,27 +16,49 @@ from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.eks.wanted.objects import eks_objects
 from activities.clouds.gke.wanted.inputs import GkeFacts
 from activities.clouds.gke.wanted.objects import gke_objects
-from activities.clouds.lifecycle.handler import ABSENT, Found, Handler, State, Wanted
+from activities.clouds.lifecycle.handler import (
+    ABSENT,
+    CloudObservation,
+    HealthIssue,
+    ObjectHandler,
+    ObjectWork,
+    State,
+)
 from activities.clouds.owner import owner_named
-from activities.clouds.provider import BearerToken, Endpoint
-from api_types.errors import CredentialsInvalid, Dependency, ModelplaneError, ServerError
-from api_types.messages.clouds import IN_CLUSTER, AuditCloud, CloudAccount, Facts, Leftover, WorkClass
+from activities.clouds.provider import ApiServerEndpoint, BearerToken
+from api_types.errors import (
+    CredentialsInvalid,
+    Dependency,
+    ModelplaneError,
+    ServerError,
+)
+from api_types.messages.clouds import (
+    IN_CLUSTER,
+    AuditCloud,
+    CloudAccount,
+    Facts,
+    Leftover,
+    WorkClass,
+)
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.sections.clouds import EksSettings, GkeSettings
 
-WORK: Mapping[str, WorkClass] = {"Cluster": "ControlPlane", "NodePool": "NodePool", "Nodegroup": "NodePool", "NatGateway": "Medium"}
+WORK: Mapping[str, WorkClass] = {
+    "Cluster": "ControlPlane",
+    "NodePool": "NodePool",
+    "Nodegroup": "NodePool",
+    "NatGateway": "Medium",
+}
 PROJECT = "acme-ml"
 ROLE = "arn:aws:iam::123456789012:role/provisioner"
 GOOD = "a credential"
 OTHER = "another"
-"""The owner of what is not of the cluster."""
+"""The owner of objects that do not belong to the cluster."""
 
 
 @dataclass
 class CloudThing:
-    """An object at the cloud."""
-
     key: str
     kind: str
     id: str
@@ -52,9 +76,14 @@ class CloudThing:
 class ScriptedCloud:
     """The objects of all clusters at a cloud, and the script.
 
-    `refuse`: errors by operation and key, each raised once and before any effect; `lose`: the same after the effect. `hold`: keys that stay
-    pending. `broken`: keys that end in a failed state, as often as is said, with the cause. `replaced`: keys that cannot be changed.
-    `shut`: the credential is refused. `leftovers`: what audits find; what is swept of it is gone.
+    - `refuse`: errors by operation and key; each is raised once, before any effect
+    - `lose`: how many responses to lose by operation and key, after the effect
+    - `hold`: keys of objects that stay pending
+    - `broken`: keys of objects that fail, with the number of failures and the cause
+    - `replaced`: keys of objects that cannot be changed in place
+    - `health`: problems that the cloud reports of existing objects, by key
+    - `shut`: reject the credential
+    - `leftovers`: findings of audits; a sweep removes them
     """
 
     polls: int = 1
@@ -63,32 +92,39 @@ class ScriptedCloud:
     refuse: dict[tuple[str, str], list[Exception]] = field(default_factory=dict)
     lose: dict[tuple[str, str], int] = field(default_factory=dict)
     hold: set[str] = field(default_factory=set)
-    broken: dict[str, tuple[int, type[ModelplaneError] | None]] = field(default_factory=dict)
+    broken: dict[str, tuple[int, type[ModelplaneError] | None]] = field(
+        default_factory=dict
+    )
     replaced: set[str] = field(default_factory=set)
+    health: dict[str, HealthIssue] = field(default_factory=dict)
     shut: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
     emptied: set[bool] = field(default_factory=set)
-    """Whether audits were told that users have nothing in the cluster any more."""
+    """The `emptied` flags of all audits: whether users have no objects in the cluster.
+    """
     looks: Counter[str] = field(default_factory=Counter)
     running: int = 0
     most_at_once: dict[str, int] = field(default_factory=dict)
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _made: int = 0
     ids: dict[str, str] = field(default_factory=dict)
-    """The id that each key had last."""
+    """The last id of each key."""
 
     def open(self, credential: str, region: str) -> "ScriptedProvider":
-        """Make a provider, as a worker does. Raises CredentialsInvalid for any credential but the good one."""
+        """Open a provider, as a worker does.
+
+        Raises CredentialsInvalid for any credential but GOOD.
+        """
         if credential != GOOD:
             raise CredentialsInvalid("the credential is malformed")
         return ScriptedProvider(self, region)
 
     def written(self, operation: str) -> list[str]:
-        """The keys of all calls of an operation, in order."""
+        """Return the keys of all calls of an operation, in order."""
         return [key for called, key in self.calls if called == operation]
 
     def call(self, operation: str, key: str) -> None:
-        """Count a call; raise what the script says."""
+        """Record a call; raise the next error of the script."""
         if self.shut:
             raise CredentialsInvalid("the security token is not valid")
         self.calls.append((operation, key))
@@ -96,7 +132,10 @@ class ScriptedCloud:
             raise errors.pop(0)
 
     def lost(self, operation: str, key: str) -> None:
-        """Lose the answer of a call that had its effect, if the script says so."""
+        """Raise ServerError if the script loses this response.
+
+        The call has had its effect.
+        """
         if self.lose.get((operation, key), 0) > 0:
             self.lose[operation, key] -= 1
             raise ServerError("the answer was lost")
@@ -104,13 +143,13 @@ class ScriptedCloud:
 
 @dataclass
 class ScriptedHandler:
-    """One kind of object there."""
+    """The handler of one kind of object."""
 
     cloud: ScriptedCloud
     provider: str
 
-    def look(self, wanted: Wanted) -> Found:
-        """See `Handler`."""
+    def look(self, wanted: ObjectWork) -> CloudObservation:
+        """See `ObjectHandler`."""
         key = wanted.object.key
         with self.cloud._lock:
             if self.cloud.shut:
@@ -122,21 +161,33 @@ class ScriptedHandler:
             if thing is None:
                 return ABSENT
             if thing.owner != wanted.owner.digits:
-                return Found(State.FOREIGN, id=thing.id, reason=f"owner {thing.owner}")
+                return CloudObservation(
+                    State.FOREIGN, id=thing.id, reason=f"owner {thing.owner}"
+                )
             return self._found(thing, wanted)
 
-    def _found(self, thing: CloudThing, wanted: Wanted) -> Found:
+    def _found(self, thing: CloudThing, wanted: ObjectWork) -> CloudObservation:
         thing.looks += 1
         if thing.state is State.DELETING:
             if thing.key not in self.cloud.hold:
                 self._remove(thing)
                 return ABSENT
-            return Found(State.DELETING, id=thing.id, reason="status DELETING")
-        if thing.state is State.PENDING and thing.looks > self.cloud.polls and thing.key not in self.cloud.hold:
+            return CloudObservation(
+                State.DELETING, id=thing.id, reason="status DELETING"
+            )
+        if (
+            thing.state is State.PENDING
+            and thing.looks > self.cloud.polls
+            and thing.key not in self.cloud.hold
+        ):
             times, cause = self.cloud.broken.get(thing.key, (0, None))
             if times > 0:
                 self.cloud.broken[thing.key] = (times - 1, cause)
-                thing.state, thing.cause, thing.reason = State.BROKEN, cause, "status CREATE_FAILED: no machines"
+                thing.state, thing.cause, thing.reason = (
+                    State.BROKEN,
+                    cause,
+                    "status CREATE_FAILED: no machines",
+                )
             else:
                 thing.state = State.READY
         facts = {"id": thing.id}
@@ -144,16 +195,39 @@ class ScriptedHandler:
             facts |= {name: f"{thing.id}-{name}" for name in call.facts if name != "id"}
         if thing.state is State.READY and thing.content != repr(wanted.object.calls):
             if thing.key in self.cloud.replaced:
-                return Found(State.DIFFERS, id=thing.id, facts=facts, reason="machine type", replaces=("machine type",))
-            return Found(State.DIFFERS, id=thing.id, facts=facts, reason="counts", changes=("counts",))
-        return Found(thing.state, id=thing.id, facts=facts, reason=thing.reason or str(thing.state), cause=thing.cause)
+                return CloudObservation(
+                    State.DIFFERS,
+                    id=thing.id,
+                    facts=facts,
+                    reason="machine type",
+                    replaces=("machine type",),
+                )
+            return CloudObservation(
+                State.DIFFERS,
+                id=thing.id,
+                facts=facts,
+                reason="counts",
+                changes=("counts",),
+            )
+        return CloudObservation(
+            thing.state,
+            id=thing.id,
+            facts=facts,
+            reason=thing.reason or str(thing.state),
+            cause=thing.cause,
+            health=self.cloud.health.get(thing.key),
+        )
 
-    def create(self, wanted: Wanted) -> None:
-        """See `Handler`."""
+    def create(self, wanted: ObjectWork) -> None:
+        """See `ObjectHandler`."""
         key = wanted.object.key
         with self.cloud._lock:
             self.cloud.call("create", key)
-            missing = [need for need in wanted.object.needs if need not in self.cloud.things and not _in_cluster(need)]
+            missing = [
+                need
+                for need in wanted.object.needs
+                if need not in self.cloud.things and not _in_cluster(need)
+            ]
             if missing:
                 raise AssertionError(f"{key} is created before {missing}")
             if key in self.cloud.things:
@@ -169,13 +243,19 @@ class ScriptedHandler:
                 wanted.object.needs,
             )
             self.cloud.ids[key] = self.cloud.things[key].id
-            pending = Counter(each.kind for each in self.cloud.things.values() if each.state is State.PENDING)
+            pending = Counter(
+                each.kind
+                for each in self.cloud.things.values()
+                if each.state is State.PENDING
+            )
             for kind, count in pending.items():
-                self.cloud.most_at_once[kind] = max(count, self.cloud.most_at_once.get(kind, 0))
+                self.cloud.most_at_once[kind] = max(
+                    count, self.cloud.most_at_once.get(kind, 0)
+                )
             self.cloud.lost("create", key)
 
-    def update(self, wanted: Wanted, found: Found) -> None:
-        """See `Handler`."""
+    def update(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """See `ObjectHandler`."""
         del found
         key = wanted.object.key
         with self.cloud._lock:
@@ -183,8 +263,8 @@ class ScriptedHandler:
             self.cloud.things[key].content = repr(wanted.object.calls)
             self.cloud.lost("update", key)
 
-    def delete(self, wanted: Wanted, found: Found) -> None:
-        """See `Handler`."""
+    def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
+        """See `ObjectHandler`."""
         del found
         key = wanted.object.key
         with self.cloud._lock:
@@ -192,19 +272,30 @@ class ScriptedHandler:
             thing = self.cloud.things.get(key)
             if thing is None:
                 return
-            users = [each.key for each in self.cloud.things.values() if key in each.needs and not self._goes_with(key, each)]
+            users = [
+                each.key
+                for each in self.cloud.things.values()
+                if key in each.needs and not self._goes_with(key, each)
+            ]
             if users:
                 raise Dependency(f"{key} is used by {', '.join(users)}")
             thing.state = State.DELETING
             self.cloud.lost("delete", key)
 
     def _goes_with(self, key: str, other: CloudThing) -> bool:
-        return key == "cluster" and (other.kind in ("AccessEntry", "Addon") or (self.provider == "GKE" and other.kind == "NodePool"))
+        return key == "cluster" and (
+            other.kind in ("AccessEntry", "Addon")
+            or (self.provider == "GKE" and other.kind == "NodePool")
+        )
 
     def _remove(self, thing: CloudThing) -> None:
         del self.cloud.things[thing.key]
         if thing.key == "cluster":
-            for other in [each for each in self.cloud.things.values() if self._goes_with("cluster", each)]:
+            for other in [
+                each
+                for each in self.cloud.things.values()
+                if self._goes_with("cluster", each)
+            ]:
                 del self.cloud.things[other.key]
 
 
@@ -221,28 +312,46 @@ class ScriptedProvider:
         return account.model_copy(update={"project": account.project or PROJECT})
 
     def plan(
-        self, account: CloudAccount, cluster: InferenceCluster, classes: Mapping[str, InferenceClass], known: Mapping[str, Facts]
+        self,
+        account: CloudAccount,
+        cluster: InferenceCluster,
+        classes: Mapping[str, InferenceClass],
+        known: Mapping[str, Facts],
     ) -> Desired:
         del known
         with self.cloud._lock:
             self.cloud.call("plan", "")
         if account.provider == "GKE":
-            return gke_objects(account.installation, cluster, classes, GkeSettings(), GkeFacts(account.project))
-        facts = EksFacts(zones=tuple(f"{self.region}{letter}" for letter in "abc"), principal=ROLE)
+            return gke_objects(
+                account.installation,
+                cluster,
+                classes,
+                GkeSettings(),
+                GkeFacts(account.project),
+            )
+        facts = EksFacts(
+            zones=tuple(f"{self.region}{letter}" for letter in "abc"), principal=ROLE
+        )
         return eks_objects(account.installation, cluster, classes, EksSettings(), facts)
 
     def work_class(self, kind: str) -> WorkClass:
         return WORK.get(kind, "Quick")
 
-    def handler(self, account: CloudAccount, kind: str) -> Handler | None:
-        return None if kind in IN_CLUSTER else ScriptedHandler(self.cloud, account.provider)
+    def handler(self, account: CloudAccount, kind: str) -> ObjectHandler | None:
+        return (
+            None
+            if kind in IN_CLUSTER
+            else ScriptedHandler(self.cloud, account.provider)
+        )
 
     def cloud_cluster(self, account: CloudAccount) -> str:
-        return owner_named(account.installation, account.cluster, account.cluster_uid).base
+        return owner_named(
+            account.installation, account.cluster, account.cluster_uid
+        ).base
 
-    def endpoint(self, account: CloudAccount) -> Endpoint:
+    def endpoint(self, account: CloudAccount) -> ApiServerEndpoint:
         del account
-        return Endpoint("https://192.0.2.1", "")
+        return ApiServerEndpoint("https://192.0.2.1", "")
 
     def token(self, account: CloudAccount) -> BearerToken:
         del account
@@ -254,9 +363,14 @@ class ScriptedProvider:
             self.cloud.emptied.add(order.emptied)
             left = [
                 Leftover(
-                    kind=each.kind, id=each.id, evidence="owner mark", ours=True, key=each.key, link=f"https://cloud.example/{each.id}"
+                    kind=each.kind,
+                    id=each.id,
+                    evidence="owner mark",
+                    ours=True,
+                    key=each.key,
+                    link=f"https://cloud.example/{each.id}",
                 )
-                # What was made last goes first.
+                # Newest objects first.
                 for each in reversed(self.cloud.things.values())
                 if each.owner != OTHER
             ]
@@ -267,8 +381,12 @@ class ScriptedProvider:
         with self.cloud._lock:
             self.cloud.call("sweep", leftover.id)
             if leftover.key:
-                # Nothing in the cluster or the network goes before what needs it.
-                if users := [each.key for each in self.cloud.things.values() if leftover.key in each.needs]:
+                # An object can be deleted only after the objects that need it.
+                if users := [
+                    each.key
+                    for each in self.cloud.things.values()
+                    if leftover.key in each.needs
+                ]:
                     raise Dependency(f"{leftover.key} is used by {', '.join(users)}")
                 del self.cloud.things[leftover.key]
             else:

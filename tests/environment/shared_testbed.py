@@ -1,7 +1,11 @@
-"""The testbed that tests share: the built-in fleet without its control cluster, which few tests need.
+"""The testbed that tests share: the built-in fleet without its control cluster.
 
-python -m tests.environment.shared_testbed up      start it and leave it up; with MODELPLANE_TESTBED_HOME set, tests use it
-python -m tests.environment.shared_testbed down    stop it
+Few tests need the control cluster.
+
+  python -m tests.environment.shared_testbed up      start it and leave it running
+  python -m tests.environment.shared_testbed down    stop it
+
+With MODELPLANE_TESTBED_HOME set, tests use the running testbed.
 """
 
 import fcntl
@@ -25,18 +29,22 @@ from tests.environment.summary import Summary
 HOME_VARIABLE = "MODELPLANE_TESTBED_HOME"
 HOME = Path(__file__).parents[2] / ".testbed"
 
-# A start fails when the machine has no processor time left for minutes, which says nothing about the code under test.
+# A start fails if the machine has no processor time for minutes. That says nothing
+# about the code under test.
 STARTS_MAX = 3
 
 
 def kept_home() -> Path | None:
-    """The folder of a testbed that stays up after the tests, if the user names one."""
+    """Return the folder of the testbed that stays running after the tests, or None."""
     named = os.environ.get(HOME_VARIABLE)
     return Path(named).resolve() if named else None
 
 
 def shared_testbed(home: Path) -> Testbed:
-    """Make the testbed of a folder. The fleet file lies where `modelplane up` finds it again."""
+    """Return the testbed of a folder.
+
+    `modelplane up` finds the fleet file in that folder.
+    """
     fleet = home / "fleet.yaml"
     fleet.parent.mkdir(parents=True, exist_ok=True)
     fleet.write_text(f"{BUILT_IN.read_text()}\ncontrol: false\n")
@@ -44,27 +52,31 @@ def shared_testbed(home: Path) -> Testbed:
 
 
 class Lent:
-    """A plugin of the process with the terminal: it owns the testbed of the lane `shared`.
+    """A plugin of the process with the terminal that owns the shared testbed.
 
-    It stops that testbed after the run.
+    It stops the testbed after the run.
     """
 
     NAME = "modelplane-lent-testbed"
 
     def __init__(self) -> None:
         kept = kept_home()
-        self._temporary = None if kept else Path(tempfile.mkdtemp(prefix="modelplane-testbed-"))
+        self._temporary = (
+            None if kept else Path(tempfile.mkdtemp(prefix="modelplane-testbed-"))
+        )
         self.home = self._temporary or (kept or HOME) / "shared"
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Lent":
-        """Return the plugin of a session."""
         plugin = config.pluginmanager.get_plugin(cls.NAME)
         assert isinstance(plugin, cls)
         return plugin
 
     def pytest_unconfigure(self) -> None:
-        """Stop the testbed if a process has started it. All those processes have ended by now."""
+        """Stop the testbed if a process started it.
+
+        The processes of the lane have ended by now.
+        """
         if self._temporary:
             if (self.home / "fleet.yaml").exists():
                 shared_testbed(self.home).down()
@@ -104,7 +116,7 @@ def started(owner: Testbed, summary: Summary) -> Running:
 
 
 def main(command: str) -> None:
-    """Start or stop the testbed that stays up."""
+    """Start or stop the shared testbed."""
     home = kept_home() or HOME
     testbed = shared_testbed(home)
     if command == "down":

@@ -1,4 +1,4 @@
-"""Small charts with the names and the habits of those of a serving stack: what each needs, where its definitions lie, what it refuses."""
+"""Small charts that imitate the dependencies and rejections of a stack's real charts."""
 
 import json
 from pathlib import Path
@@ -13,9 +13,15 @@ from tests.environment.charts import PackedChart, chart
 Json = dict[str, Any]
 
 READABLE = "envoy.stand-in/pools-readable"
-"""On a node where Envoy Gateway may run: its stand-in sets it once InferencePools can be read, for without them it gets not ready."""
+"""The stand-in sets this label on nodes once InferencePools are readable.
+
+Envoy Gateway may run only on such nodes, because without InferencePools it does not
+become ready.
+"""
 POOL_ROLE = "stand-in-reads-pools"
-"""The ClusterRole of the AI gateway's chart by which Envoy Gateway may read InferencePools."""
+"""The ClusterRole, from the AI gateway's chart, that lets Envoy Gateway read
+InferencePools.
+"""
 _CHANNEL = "gateway.networking.k8s.io/channel"
 
 
@@ -27,7 +33,9 @@ def stack_charts() -> list[PackedChart]:
         chart(
             pins.AI_GATEWAY_CRDS.chart,
             pins.AI_GATEWAY_CRDS.version,
-            templates={"crds.yaml": _text(_crd("aigateway.envoyproxy.io", "AIGatewayRoute"))},
+            templates={
+                "crds.yaml": _text(crd("aigateway.envoyproxy.io", "AIGatewayRoute"))
+            },
         ),
         _ai_gateway(pins.AI_GATEWAY),
         _prometheus(pins.PROMETHEUS),
@@ -37,22 +45,34 @@ def stack_charts() -> list[PackedChart]:
     ]
 
 
-def leader_worker_set(version: str, *, field: str = "", image: str = "lws") -> PackedChart:
-    """Pack the LeaderWorkerSet chart, whose definition is in `crds/`; with a `field`, the definition has one more."""
+def leader_worker_set(
+    version: str, *, field: str = "", image: str = "lws"
+) -> PackedChart:
+    """Pack the LeaderWorkerSet chart, with its definition in `crds/`.
+
+    `field` adds a field to the definition's spec.
+    """
     folder = Installer().definitions("lws") / "config" / "crd" / "bases"
     (crd,) = _documents(folder / "leaderworkerset.x-k8s.io_leaderworkersets.json")
     if field:
-        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"][field] = {"type": "string"}
+        crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
+            "properties"
+        ][field] = {"type": "string"}
     return chart(
         "lws",
         version,
         crds={"lws.yaml": _text(crd)},
-        templates={"controller.yaml": _text(_deployment("lws-controller-manager", image=image))},
+        templates={
+            "controller.yaml": _text(_deployment("lws-controller-manager", image=image))
+        },
     )
 
 
 def gateway_definitions(channel: str = "experimental") -> list[Json]:
-    """Give the definitions of the Gateway API, said to be of a channel; the chart of Envoy Gateway has them."""
+    """Return the definitions of the Gateway API that Envoy Gateway's chart contains.
+
+    `channel` is the value of their channel annotation.
+    """
     folder = Installer().definitions("gateway-api") / "config" / "crd" / "standard"
     api = [crd for path in sorted(folder.glob("*.json")) for crd in _documents(path)]
     for crd in api:
@@ -60,40 +80,64 @@ def gateway_definitions(channel: str = "experimental") -> list[Json]:
     return api
 
 
-def envoy_gateway(version: str, *, channel: str = "experimental", image: str = "") -> PackedChart:
-    """Pack the chart of Envoy Gateway, whose subchart has the definitions of the Gateway API, said to be of a channel."""
+def envoy_gateway(
+    version: str, *, channel: str = "experimental", image: str = ""
+) -> PackedChart:
+    """Pack the Envoy Gateway chart.
+
+    Its subchart contains the Gateway API definitions.
+    """
     api = gateway_definitions(channel)
     crds = {
         "gateway-api.yaml": _text(*api),
         "envoy.yaml": _text(
-            _crd("gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies"),
-            _crd(
-                "gateway.envoyproxy.io",
-                "ClientTrafficPolicy",
-                "v1alpha1",
-                plural="clienttrafficpolicies",
+            crd(
+                "gateway.envoyproxy.io", "EnvoyProxy", "v1alpha1", plural="envoyproxies"
+            ),
+            *(
+                crd(
+                    "gateway.envoyproxy.io",
+                    f"{side}TrafficPolicy",
+                    "v1alpha1",
+                    plural=f"{side.lower()}trafficpolicies",
+                )
+                for side in ("Client", "Backend")
             ),
         ),
     }
-    controller = _deployment("envoy-gateway", node_selector={READABLE: "true"}, image=image)
-    values = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "envoy-gateway-config"}, "data": {"values": "VALUES"}}
+    controller = _deployment(
+        "envoy-gateway", node_selector={READABLE: "true"}, image=image
+    )
+    values = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "envoy-gateway-config"},
+        "data": {"values": "VALUES"},
+    }
     return chart(
         pins.ENVOY_GATEWAY.chart,
         version,
         subcharts=[chart("crds", "0.0.0", crds=crds)],
         templates={
             "controller.yaml": _text(controller),
-            "config.yaml": _text(values).replace('"VALUES"', "{{ .Values.config | toJson | quote }}"),
+            "config.yaml": _text(values).replace(
+                '"VALUES"', "{{ .Values.config | toJson | quote }}"
+            ),
         },
     )
 
 
 def cert_manager(version: str, *, also: str = "", fails: str = "") -> PackedChart:
-    """Pack the chart of cert-manager, whose definitions are templates; with a kind `also`, it has one more.
+    """Pack the cert-manager chart.
 
-    With a text in `fails` it does not render, and says so.
+    Its definitions are templates.
+
+    `also` adds the definition of one more kind. With `fails`, rendering fails with this
+    message.
     """
-    crds = _text(*(_crd("cert-manager.io", kind) for kind in filter(None, ("Certificate", also))))
+    crds = _text(
+        *(crd("cert-manager.io", kind) for kind in filter(None, ("Certificate", also)))
+    )
     return chart(
         pins.CERT_MANAGER.chart,
         version,
@@ -107,15 +151,31 @@ def cert_manager(version: str, *, also: str = "", fails: str = "") -> PackedChar
 
 
 def _ai_gateway(pin: ChartPin) -> PackedChart:
-    rules = [{"apiGroups": ["inference.networking.k8s.io"], "resources": ["inferencepools"], "verbs": ["get", "list", "watch"]}]
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": POOL_ROLE}, "rules": rules}
+    rules = [
+        {
+            "apiGroups": ["inference.networking.k8s.io"],
+            "resources": ["inferencepools"],
+            "verbs": ["get", "list", "watch"],
+        }
+    ]
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": POOL_ROLE},
+        "rules": rules,
+    }
     return chart(
-        pin.chart, pin.version, templates={"controller.yaml": _text(_deployment("ai-gateway-controller")), "role.yaml": _text(role)}
+        pin.chart,
+        pin.version,
+        templates={
+            "controller.yaml": _text(_deployment("ai-gateway-controller")),
+            "role.yaml": _text(role),
+        },
     )
 
 
 def _prometheus(pin: ChartPin) -> PackedChart:
-    crds = {"monitors.yaml": _text(_crd("monitoring.coreos.com", "PodMonitor"))}
+    crds = {"monitors.yaml": _text(crd("monitoring.coreos.com", "PodMonitor"))}
     return chart(
         pin.chart,
         pin.version,
@@ -125,26 +185,44 @@ def _prometheus(pin: ChartPin) -> PackedChart:
 
 
 def _feature_discovery(pin: ChartPin) -> PackedChart:
-    worker = _text(_daemon_set("nfd-worker")).replace('"TOLERATIONS"', "{{ .Values.worker.tolerations | toJson }}")
+    worker = _text(_daemon_set("nfd-worker")).replace(
+        '"TOLERATIONS"', "{{ .Values.worker.tolerations | toJson }}"
+    )
     return chart(
         pin.chart,
         pin.version,
-        crds={"features.yaml": _text(_crd("nfd.k8s-sigs.io", "NodeFeature", "v1alpha1"))},
-        templates={"worker.yaml": worker, "master.yaml": _text(_deployment("nfd-master"))},
+        crds={
+            "features.yaml": _text(crd("nfd.k8s-sigs.io", "NodeFeature", "v1alpha1"))
+        },
+        templates={
+            "worker.yaml": worker,
+            "master.yaml": _text(_deployment("nfd-master")),
+        },
     )
 
 
 def _dra_driver(pin: ChartPin) -> PackedChart:
     plugin = _text(_daemon_set("dra-kubelet-plugin", {"modelplane.ai/pool": "gpus"}))
-    plugin = plugin.replace('"TOLERATIONS"', '[{"key": "nvidia.com/gpu", "operator": "Exists"}]')
+    plugin = plugin.replace(
+        '"TOLERATIONS"', '[{"key": "nvidia.com/gpu", "operator": "Exists"}]'
+    )
     device_class = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
         "metadata": {"name": "gpu.nvidia.com"},
-        "spec": {"selectors": [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]},
+        "spec": {
+            "selectors": [{"cel": {"expression": 'device.driver == "gpu.nvidia.com"'}}]
+        },
     }
-    refusal = '{{ if not .Values.gpuResourcesEnabledOverride }}{{ fail "gpuResourcesEnabledOverride must be set" }}{{ end }}\n'
-    return chart(pin.chart, pin.version, templates={"plugin.yaml": refusal + plugin, "class.yaml": _text(device_class)})
+    refusal = (
+        "{{ if not .Values.gpuResourcesEnabledOverride }}"
+        '{{ fail "gpuResourcesEnabledOverride must be set" }}{{ end }}\n'
+    )
+    return chart(
+        pin.chart,
+        pin.version,
+        templates={"plugin.yaml": refusal + plugin, "class.yaml": _text(device_class)},
+    )
 
 
 def _documents(path: Path) -> list[Json]:
@@ -157,9 +235,14 @@ def _text(*documents: Json) -> str:
     return "\n---\n".join(json.dumps(document) for document in documents)
 
 
-def _crd(group: str, kind: str, version: str = "v1", *, plural: str = "") -> Json:
+def crd(group: str, kind: str, version: str = "v1", *, plural: str = "") -> Json:
     plural = plural or f"{kind.lower()}s"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    schema = {
+        "openAPIV3Schema": {
+            "type": "object",
+            "x-kubernetes-preserve-unknown-fields": True,
+        }
+    }
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -167,8 +250,15 @@ def _crd(group: str, kind: str, version: str = "v1", *, plural: str = "") -> Jso
         "spec": {
             "group": group,
             "scope": "Namespaced",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],
+            "names": {
+                "kind": kind,
+                "plural": plural,
+                "singular": kind.lower(),
+                "listKind": f"{kind}List",
+            },
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": schema}
+            ],
         },
     }
 
@@ -176,19 +266,37 @@ def _crd(group: str, kind: str, version: str = "v1", *, plural: str = "") -> Jso
 def _pods(name: str, node_selector: Json | None = None, image: str = "") -> Json:
     labels = {"app.kubernetes.io/instance": "{{ .Release.Name }}", "app": name}
     spec = {
-        "containers": [{"name": "main", "image": f"registry.example/{image or name}:1"}],
+        "containers": [
+            {"name": "main", "image": f"registry.example/{image or name}:1"}
+        ],
         "nodeSelector": node_selector or {},
-        # The end of a namespace waits for half the grace period of its pods before it looks again.
+        # Before the namespace controller checks a deleted namespace again, it waits for
+        # half the grace period of its pods.
         "terminationGracePeriodSeconds": 1,
     }
-    return {"selector": {"matchLabels": {"app": name}}, "template": {"metadata": {"labels": labels}, "spec": spec}}
+    return {
+        "selector": {"matchLabels": {"app": name}},
+        "template": {"metadata": {"labels": labels}, "spec": spec},
+    }
 
 
-def _deployment(name: str, *, node_selector: Json | None = None, image: str = "") -> Json:
-    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": _pods(name, node_selector, image)}
+def _deployment(
+    name: str, *, node_selector: Json | None = None, image: str = ""
+) -> Json:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": _pods(name, node_selector, image),
+    }
 
 
 def _daemon_set(name: str, node_selector: Json | None = None) -> Json:
     spec = _pods(name, node_selector)
     spec["template"]["spec"]["tolerations"] = "TOLERATIONS"
-    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": name},
+        "spec": spec,
+    }

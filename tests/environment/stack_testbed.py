@@ -1,4 +1,4 @@
-"""A cluster without a serving stack, the charts for one, and the stand-in for what would run in it."""
+"""A cluster without a serving stack, charts for one, and a stand-in for Envoy Gateway."""
 
 import contextlib
 import ssl
@@ -40,19 +40,35 @@ clusters:
     pools: [{{name: gpus, class: h100-8x, nodes: 2}}]
 control: false
 """
-# What a test may have left, in an order in which it goes.
+# Paths of objects that a test may leave, in the order of deletion.
 _CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _CONTENTS = {
-    "/apis/apps/v1": ("deployments", "daemonsets", "statefulsets", "replicasets", "controllerrevisions"),
-    "/api/v1": ("pods", "services", "secrets", "configmaps", "serviceaccounts", "resourcequotas", "endpoints", "events"),
+    "/apis/apps/v1": (
+        "deployments",
+        "daemonsets",
+        "statefulsets",
+        "replicasets",
+        "controllerrevisions",
+    ),
+    "/api/v1": (
+        "pods",
+        "services",
+        "secrets",
+        "configmaps",
+        "serviceaccounts",
+        "resourcequotas",
+        "endpoints",
+        "events",
+    ),
     "/apis/discovery.k8s.io/v1": ("endpointslices",),
 }
+_MANAGED_BY_HELM = "labelSelector=app.kubernetes.io%2Fmanaged-by%3DHelm"
 _KEPT_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 @dataclass
 class StackCluster:
-    """The cluster, with what tests do to it by hand."""
+    """The cluster, with manual operations for tests."""
 
     running: Running
     cluster: ClusterRunning
@@ -60,19 +76,18 @@ class StackCluster:
     authority: Authority
     charts: ChartRepository
     envoy: EnvoyStandIn
-    _http: httpx.Client = field(init=False)
+    http: httpx.Client = field(init=False)
 
     def __post_init__(self) -> None:
         context: ssl.SSLContext = trust(self.authority)
-        self._http = patient_client(self.cluster.server, context, timeout=30)
+        self.http = patient_client(self.cluster.server, context, timeout=30)
 
     def close(self) -> None:
-        """Close the connections to the cluster."""
-        self._http.close()
+        self.http.close()
 
     def get(self, path: str) -> Json | None:
-        """Read an object; None if there is none."""
-        answer = self._http.get(path)
+        """Return an object, or None if it does not exist."""
+        answer = self.http.get(path)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         answer.raise_for_status()
@@ -80,29 +95,34 @@ class StackCluster:
         return found
 
     def items(self, path: str) -> list[Json]:
-        """Read a collection; empty where its kind is not served."""
+        """Return the items of a collection; empty if the kind is not served."""
         found = self.get(path)
         return list(found["items"]) if found else []
 
     def names(self, path: str) -> list[str]:
-        """Name the objects of a collection."""
+        """Return the names of the objects of a collection."""
         return sorted(item["metadata"]["name"] for item in self.items(path))
 
     def create(self, path: str, document: Json) -> None:
-        """Create an object; its apiVersion is that of the path, and a kind that a definition made has to be named."""
+        """Create an object.
+
+        The path determines its apiVersion; custom resources must name their kind.
+        """
         version = path.removeprefix("/apis/").removeprefix("/api/").split("/")
         api_version = "/".join(version[:2]) if path.startswith("/apis/") else version[0]
-        answer = self._http.post(path, json={"apiVersion": api_version, **document})
+        answer = self.http.post(path, json={"apiVersion": api_version, **document})
         assert answer.is_success, answer.text
 
     def patch(self, path: str, change: Json) -> None:
-        """Merge into an object."""
-        answer = self._http.patch(path, json=change, headers={"content-type": "application/merge-patch+json"})
+        """Apply a merge patch to an object."""
+        answer = self.http.patch(
+            path, json=change, headers={"content-type": "application/merge-patch+json"}
+        )
         answer.raise_for_status()
 
     def delete(self, path: str) -> None:
-        """Ask for the deletion of an object."""
-        answer = self._http.delete(path)
+        """Delete an object; ignore a missing object."""
+        answer = self.http.delete(path)
         if answer.status_code != httpx.codes.NOT_FOUND:
             answer.raise_for_status()
 
@@ -123,12 +143,15 @@ class StackCluster:
         return found
 
     def gateway_definitions(self) -> list[Json]:
-        """Give the definitions of the Gateway API as the chart of Envoy Gateway has them."""
+        """Return the Gateway API definitions that Envoy Gateway's chart contains."""
         return gateway_definitions()
 
     def clear(self) -> None:
-        """Take away what a test left: namespaces, definitions, and cluster-scoped objects of charts."""
-        for path in ("/apis/gateway.networking.k8s.io/v1/gateways", "/apis/gateway.networking.k8s.io/v1/gatewayclasses"):
+        """Delete namespaces, definitions, and cluster-scoped objects of charts."""
+        for path in (
+            "/apis/gateway.networking.k8s.io/v1/gateways",
+            "/apis/gateway.networking.k8s.io/v1/gatewayclasses",
+        ):
             for item in self.items(path):
                 self._remove(_own(path, item))
         for item in self.items("/api/v1/services"):
@@ -136,7 +159,7 @@ class StackCluster:
                 self._remove(_own("/api/v1/services", item))
         for path in (
             "/apis/resource.k8s.io/v1/deviceclasses",
-            "/apis/rbac.authorization.k8s.io/v1/clusterroles?labelSelector=app.kubernetes.io%2Fmanaged-by%3DHelm",
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles?" + _MANAGED_BY_HELM,
         ):
             for item in self.items(path):
                 self.delete(_own(path.partition("?")[0], item))
@@ -147,19 +170,26 @@ class StackCluster:
                 self._remove_namespace(item)
 
     def is_clear(self) -> bool:
-        """Whether nothing of that is left."""
-        return not self.items(_CRDS) and set(self.names("/api/v1/namespaces")) == set(_KEPT_NAMESPACES)
+        """Return whether the definitions and namespaces of tests are gone."""
+        return not self.items(_CRDS) and set(self.names("/api/v1/namespaces")) == set(
+            _KEPT_NAMESPACES
+        )
 
     def _remove_namespace(self, item: Json) -> None:
-        """Delete a namespace with all that tests put into one; its controller would begin with that only after five seconds."""
+        """Delete a namespace and its contents.
+
+        The namespace controller would start only after five seconds.
+        """
         path = _own("/api/v1/namespaces", item)
-        # From now on nothing can be created in it.
+        # From here on the API server rejects new objects in the namespace.
         self.delete(path)
         for version, plurals in _CONTENTS.items():
             for plural in plurals:
-                self.delete(f"{version}/namespaces/{item['metadata']['name']}/{plural}?gracePeriodSeconds=0")
+                self.delete(
+                    f"{version}/namespaces/{item['metadata']['name']}/{plural}?gracePeriodSeconds=0"
+                )
         if not self.items(f"{path}/pods"):
-            self._http.put(f"{path}/finalize", json={**item, "spec": {"finalizers": []}})
+            self.http.put(f"{path}/finalize", json={**item, "spec": {"finalizers": []}})
 
     def _remove(self, path: str) -> None:
         with contextlib.suppress(httpx.HTTPStatusError):
@@ -168,15 +198,19 @@ class StackCluster:
 
 
 def _own(path: str, item: Json) -> str:
-    """Give the path of an object of a collection of all namespaces."""
+    """Return the path of an object that was listed across all namespaces."""
     base, _, plural = path.rpartition("/")
     namespace = item["metadata"].get("namespace")
-    return f"{base}/namespaces/{namespace}/{plural}/{item['metadata']['name']}" if namespace else f"{path}/{item['metadata']['name']}"
+    return (
+        f"{base}/namespaces/{namespace}/{plural}/{item['metadata']['name']}"
+        if namespace
+        else f"{path}/{item['metadata']['name']}"
+    )
 
 
 @contextlib.contextmanager
 def stack_cluster(home: Path, summary: Summary) -> Iterator[StackCluster]:
-    """Start a testbed of one bare cluster, serve the charts and act as Envoy until the end of the block."""
+    """Start a testbed of one bare cluster, serve the charts, and run the stand-in."""
     file = home / "fleet.yaml"
     home.mkdir(parents=True, exist_ok=True)
     file.write_text(FLEET)

@@ -1,4 +1,4 @@
-"""Stop processes of a testbed for a while, as on a machine that goes down, and start the same ones again."""
+"""Stop processes of a testbed, as in an outage, and start the same ones again."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Sequence
@@ -10,11 +10,14 @@ from testbed.testbed import Testbed
 
 
 @asynccontextmanager
-async def stopped(owner: Testbed, home: Path, parts: Sequence[str], seconds: float) -> AsyncIterator[Awaitable[None]]:
-    """Stop parts, the last one first, and start them again after the body, but not before so many seconds are over; gives that moment.
+async def stopped(
+    owner: Testbed, home: Path, parts: Sequence[str], seconds: float
+) -> AsyncIterator[Awaitable[None]]:
+    """Stop parts in reverse order; start them again after the body and after `seconds`.
 
-    The controllers of a cluster are to be stopped with its API server, as on a real control plane; left running they take a minute to
-    reconnect.
+    Yields an awaitable that ends when `seconds` are over. Stop the controllers of a
+    cluster with its API server, as on a real control plane: controllers that keep
+    running need a minute to reconnect.
     """
     specs = ProcessFiles(home).specs()
     for part in reversed(parts):
@@ -26,4 +29,9 @@ async def stopped(owner: Testbed, home: Path, parts: Sequence[str], seconds: flo
     finally:
         over.cancel()
         for part in parts:
-            await asyncio.to_thread(owner.start_process, part, list(specs[part].argv), dict(specs[part].environment))
+            await asyncio.to_thread(
+                owner.start_process,
+                part,
+                list(specs[part].argv),
+                dict(specs[part].environment),
+            )

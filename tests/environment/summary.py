@@ -1,6 +1,6 @@
-"""What a test run says of itself: how it draws random cases, what it leaves out, and what its testbeds took.
+"""The summary of a test run: random seeds, omitted tests, and testbed starts.
 
-Processes of pytest-xdist send their part to the one that writes to the terminal.
+Processes of pytest-xdist send their data to the process that writes to the terminal.
 """
 
 import re
@@ -12,12 +12,12 @@ import pytest
 
 from tests import random_cases
 
-# Of what is wrong, in the line that a failed test gets at once.
+# Maximum number of characters of the reason that is printed for a failed test.
 _REASON_MAX = 300
 
 
 class Summary:
-    """A plugin that collects and prints."""
+    """A plugin that collects the data and prints the summary."""
 
     NAME = "modelplane-summary"
 
@@ -34,25 +34,24 @@ class Summary:
 
     @classmethod
     def of(cls, config: pytest.Config) -> "Summary":
-        """The plugin of a session."""
         plugin = config.pluginmanager.get_plugin(cls.NAME)
         assert isinstance(plugin, cls)
         return plugin
 
     def started(self, seconds: float) -> None:
-        """Count a testbed that is up."""
+        """Record a testbed start and its duration."""
         self._starts.append(seconds)
 
     def start_failed(self, reason: str) -> None:
-        """Count a start that is tried again."""
+        """Record a failed testbed start that is retried."""
         self._failed_starts.append(reason)
 
     def leave_out(self, reason: str, tests: int) -> None:
-        """Note tests that cannot run on this machine, and why."""
+        """Record tests that cannot run on this machine, with the reason."""
         self._left_out[reason] += tests
 
     def leave_out_file(self, mark: str, file: Path) -> None:
-        """Note a file that is not imported, because a mark leaves out all its tests."""
+        """Record a file that is not imported, because `mark` deselects all its tests."""
         self._files[file] = f"marked {mark}"
 
     def pytest_report_header(self) -> str:
@@ -62,15 +61,26 @@ class Summary:
         unwanted = re.findall(r"not (\w+)", self._config.option.markexpr)
         for item in items:
             found = (mark for mark in unwanted if item.get_closest_marker(mark))
-            self._left_out[next((f"marked {mark}" for mark in found), "not chosen")] += 1
+            self._left_out[
+                next((f"marked {mark}" for mark in found), "not chosen")
+            ] += 1
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Say at once what failed: a run may be ended from outside before its report."""
+        """Print a failure immediately, because a run may be killed before its report."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
-        if report.failed and terminal is not None and not hasattr(self._config, "workeroutput"):
+        if (
+            report.failed
+            and terminal is not None
+            and not hasattr(self._config, "workeroutput")
+        ):
             terminal.ensure_newline()
-            reason = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
-            terminal.write_line(f"FAILED {report.when} of {report.nodeid}: {' '.join(reason.split())[:_REASON_MAX]}")
+            reason = getattr(
+                getattr(report.longrepr, "reprcrash", None),
+                "message",
+                str(report.longrepr),
+            )
+            shown = " ".join(reason.split())[:_REASON_MAX]
+            terminal.write_line(f"FAILED {report.when} of {report.nodeid}: {shown}")
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._session = session
@@ -80,7 +90,9 @@ class Summary:
         self._tests.update(ids)
 
     def pytest_runtest_logstart(self) -> None:
-        """Let the progress count the tests of all lanes; pytest-xdist counts one process."""
+        """Show the number of tests of all lanes; pytest-xdist shows that of one
+        process.
+        """
         if self._session and self._tests:
             self._session.testscollected = len(self._tests)
 
@@ -99,12 +111,14 @@ class Summary:
         sent = getattr(node, "workeroutput", {}).get(self.NAME, {})
         self._starts += sent.get("starts", [])
         self._failed_starts += sent.get("failed", [])
-        # The processes of one lane leave out the same tests.
+        # All processes of a lane omit the same tests.
         lane = node.workerinput.get("lane", "")
         self._left_out_by_lane[lane] = Counter(sent.get("left_out", {}))
         self._files_by_lane[lane] = Counter(sent.get("files", {}))
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         lines = []
         tests = sum(self._left_out_by_lane.values(), self._left_out)
         files = sum(self._files_by_lane.values(), Counter(self._files.values()))
@@ -114,8 +128,12 @@ class Summary:
             runs = "`make test`, `make test-long` and `make lives`"
             lines.append(f"left out: {said}; {runs} together run all tests")
         if self._starts:
-            lines.append(f"testbeds ready: {len(self._starts)}, after {', '.join(f'{each:.0f} s' for each in self._starts)}")
-        lines += [f"testbed: a start failed and was repeated: {reason}" for reason in self._failed_starts]
+            seconds = ", ".join(f"{each:.0f} s" for each in self._starts)
+            lines.append(f"testbeds ready: {len(self._starts)}, after {seconds}")
+        lines += [
+            f"testbed: a start failed and was repeated: {reason}"
+            for reason in self._failed_starts
+        ]
         if terminalreporter.stats.get("failed"):
             lines.append(random_cases.described())
         if lines:
@@ -125,7 +143,7 @@ class Summary:
 
 
 def _counted(what: str, counts: Counter[str]) -> str:
-    """Say how many there are, and why; empty if there are none."""
+    """Return a count with its reasons; empty if the count is zero."""
     if not counts:
         return ""
     parts = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))

@@ -1,4 +1,4 @@
-"""Files go to the processes of their lanes, and no test is left over."""
+"""Each file runs in the processes of its lane, and every test runs."""
 
 import subprocess
 import sys
@@ -11,9 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from tests.environment.lanes import FOLDERS, ROOT, Lanes, lane_of_file, lane_of_process, parsed
+from tests.environment.lanes import (
+    FOLDERS,
+    ROOT,
+    Lanes,
+    lane_of_file,
+    lane_of_process,
+    parsed,
+)
 
-# Written apart: this file is one without tests on real parts.
+# Split in two, so that this file is not taken for one with tests on real parts.
 MARK = "testbed"
 PLAIN = "def test_0(): ..."
 OWN = f"pytestmark = pytest.mark.{MARK}"
@@ -38,7 +45,7 @@ TESTS = 3
 class Process:
     """A process as the scheduler sees it.
 
-    It runs a test when it knows the next test, or knows that none follows.
+    It runs a test once it knows the next test, or knows that none follows.
     """
 
     gateway: Any
@@ -66,7 +73,7 @@ def ran_by_processes(
     tree: Path,
     lanes: str,
 ) -> dict[str, list[str]]:
-    """Let the processes run all files, one test each in turn. Return the tests of each process."""
+    """Run all files, one test per process in turn. Return the tests of each process."""
     counts = parsed(lanes)
     total = sum(counts.values())
     parser = "xdist.scheduler.loadscope.parse_tx_spec_config"
@@ -78,7 +85,9 @@ def ran_by_processes(
     for number, process in enumerate(processes):
         lane = lane_of_process(number, counts)
         files = [name for name in FILES if lane_of_file(tree / name, counts) == lane]
-        collections[process] = [f"{name}::test_{each}" for name in files for each in range(TESTS)]
+        collections[process] = [
+            f"{name}::test_{each}" for name in files for each in range(TESTS)
+        ]
         scheduling.add_node(process)
         scheduling.add_node_collection(process, collections[process])
     scheduling.schedule()
@@ -105,7 +114,9 @@ def ran_by_processes(
         "computing=9,shared=9,own=9",
     ],
 )
-def test_every_test_runs_once(monkeypatch: pytest.MonkeyPatch, tree: Path, lanes: str) -> None:
+def test_every_test_runs_once(
+    monkeypatch: pytest.MonkeyPatch, tree: Path, lanes: str
+) -> None:
     ran = ran_by_processes(monkeypatch, tree, lanes)
     all_tests = [f"{name}::test_{number}" for name in FILES for number in range(TESTS)]
     assert sorted(test for each in ran.values() for test in each) == sorted(all_tests)
@@ -152,13 +163,19 @@ def test_a_lane_without_processes_leaves_its_files_to_another(
     lanes: str,
     chosen: list[str],
 ) -> None:
-    files = ("tests/scheduler/test_a.py", "tests/activities/test_c.py", "tests/workflows/test_e.py")
+    files = (
+        "tests/scheduler/test_a.py",
+        "tests/activities/test_c.py",
+        "tests/workflows/test_e.py",
+    )
     assert [lane_of_file(tree / name, parsed(lanes)) for name in files] == chosen
 
 
 @pytest.mark.parametrize("text", ["", "own", "own=x", "other=1"])
 def test_other_lanes_are_refused(text: str) -> None:
-    with pytest.raises(pytest.UsageError, match="write it as computing=2,shared=3,own=3"):
+    with pytest.raises(
+        pytest.UsageError, match="write it as computing=2,shared=3,own=3"
+    ):
         parsed(text)
 
 
@@ -169,8 +186,11 @@ def test_a_folder_that_one_process_runs_is_there(folder: str) -> None:
 
 @pytest.mark.slow
 def test_a_run_with_lanes_runs_the_tests_of_all_files_in_the_order_of_a_seed() -> None:
-    """The first file has no tests on real parts, the second one has some, which are not chosen."""
-    files = ["tests/environment/test_waiting.py", "tests/client/temporal/test_execution.py"]
+    """The first file has no tests on real parts; those of the second are deselected."""
+    files = [
+        "tests/environment/test_waiting.py",
+        "tests/fleet_client/temporal/test_execution.py",
+    ]
     order = ["-p", "random_order.plugin", "--random-order-seed=7"]
     lanes = ["-n", "auto", "--lanes", "computing=1,own=1"]
     options = ["-p", "no:cacheprovider", "-m", "not testbed"]

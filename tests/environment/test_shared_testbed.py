@@ -1,4 +1,4 @@
-"""A testbed whose parts do not come up in time is started again, and the run says so."""
+"""A testbed that does not come up in time is started again, and the summary says so."""
 
 from typing import cast
 
@@ -14,7 +14,10 @@ UP = cast(Running, object())
 
 
 class Slow:
-    """A testbed that comes up after some failed starts, each of which has to be cleared away."""
+    """A testbed that comes up after some failed starts.
+
+    Each failed start must be cleared away.
+    """
 
     def __init__(self, failures: int) -> None:
         self.failures = failures

@@ -27,13 +27,15 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "times"
 BUDGETS = ROOT / "tests" / "budgets.toml"
 SLOWEST = 10
-REMEDY = "make its tests cheaper, split it, or name it in tests/budgets.toml with the reason"
+REMEDY = (
+    "make its tests cheaper, split it, or name it in tests/budgets.toml with the reason"
+)
 GROUPS = ("real parts", "simulation", "others")
 
 
 @dataclass(frozen=True)
 class Spent:
-    """Seconds of wall time and of a processor."""
+    """Seconds of wall time and of processor time."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -47,7 +49,10 @@ class Spent:
 
 def now() -> Spent:
     """Read both clocks of this process. Its child processes count after they ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    used = [
+        resource.getrusage(who)
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    ]
     return Spent(time.monotonic(), sum(each.ru_utime + each.ru_stime for each in used))
 
 
@@ -87,7 +92,9 @@ class Budgets:
                 found.append(f"{file} took {used} and may take {allowed.cpu:g} s")
             if spent.wall > wall:
                 took = f"{spent.wall:.0f} s"
-                found.append(f"{file} took {took} and may take {wall:.0f} s at this load")
+                found.append(
+                    f"{file} took {took} and may take {wall:.0f} s at this load"
+                )
         return [f"{each}; {REMEDY}" for each in found]
 
 
@@ -102,14 +109,13 @@ class Table:
     loads: list[float] = field(default_factory=list)
 
     def add(self, file: str, group: str, spent: Spent, load: float) -> None:
-        """Add a test."""
         self.groups[group] = self.groups.get(group, Spent()) + spent
         self.files[file] = self.files.get(file, Spent()) + spent
         self.tests[group] = self.tests.get(group, 0) + 1
         self.loads.append(load)
 
     def merge(self, sent: Mapping[str, Any]) -> None:
-        """Add the table that a process sent with `wire`."""
+        """Add the table that another process sent with `wire`."""
         self.collection += Spent(*sent["collection"])
         for name, spent in sent["groups"].items():
             self.groups[name] = self.groups.get(name, Spent()) + Spent(*spent)
@@ -120,10 +126,12 @@ class Table:
         self.loads += sent["loads"]
 
     def wire(self) -> dict[str, Any]:
-        """Return the table in types that pytest-xdist can send."""
+        """Return the table as types that pytest-xdist can send."""
         return {
             "collection": (self.collection.wall, self.collection.cpu),
-            "groups": {name: (each.wall, each.cpu) for name, each in self.groups.items()},
+            "groups": {
+                name: (each.wall, each.cpu) for name, each in self.groups.items()
+            },
             "files": {name: (each.wall, each.cpu) for name, each in self.files.items()},
             "tests": self.tests,
             "loads": self.loads,
@@ -131,11 +139,13 @@ class Table:
 
     @property
     def load(self) -> float:
-        """The mean number of runnable processes per processor."""
+        """Return the mean number of runnable processes per processor."""
         return sum(self.loads) / len(self.loads) if self.loads else 0.0
 
-    def rows(self, before: Mapping[str, Spent], machine: Spent) -> list[tuple[str, Spent, int]]:
-        """List the rows of the table: name, time and number of tests."""
+    def rows(
+        self, before: Mapping[str, Spent], machine: Spent
+    ) -> list[tuple[str, Spent, int]]:
+        """Return the rows of the table: name, time and number of tests."""
         rows = [(name, spent, 0) for name, spent in before.items()]
         rows.append(("collection", self.collection, 0))
         present = [name for name in GROUPS if name in self.groups]
@@ -144,7 +154,7 @@ class Table:
         return rows
 
     def slowest(self) -> Iterable[tuple[str, Spent]]:
-        """Return the files that took longest."""
+        """Return the slowest files."""
         return sorted(self.files.items(), key=lambda item: -item[1].wall)[:SLOWEST]
 
 
@@ -168,12 +178,14 @@ class Times:
         try:
             return (yield)
         finally:
-            # The imports of pytest and its plugins count as collection: a process without tests
-            # would not need them.
+            # The imports of pytest and its plugins count as collection, because a
+            # process without tests would not need them.
             self._table.collection += Spent(now().wall - self._began.wall, now().cpu)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item
+    ) -> Generator[None, object, object]:
         began = now()
         try:
             return (yield)
@@ -188,7 +200,9 @@ class Times:
         if output is not None:
             output[self.NAME] = self._table.wire()
         elif self._config.option.budgets:
-            self._exceeded = Budgets.load().exceeded(self._table.files, self._table.load)
+            self._exceeded = Budgets.load().exceeded(
+                self._table.files, self._table.load
+            )
             if self._exceeded and session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -198,7 +212,9 @@ class Times:
         if sent:
             self._table.merge(sent)
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> None:
         if not self._config.option.budgets:
             return
         before = _noted()
@@ -215,13 +231,19 @@ class Times:
             "Slowest files:"
         )
         for file, spent in self._table.slowest():
-            terminalreporter.write_line(f"  {spent.wall:>7.0f}{spent.cpu:>7.0f}  {file}")
+            terminalreporter.write_line(
+                f"  {spent.wall:>7.0f}{spent.cpu:>7.0f}  {file}"
+            )
         for line in self._exceeded:
             terminalreporter.write_line(f"OVER BUDGET: {line}", red=True)
         FOLDER.mkdir(parents=True, exist_ok=True)
         document = {
-            "rows": {name: {**asdict(spent), "tests": count} for name, spent, count in rows},
-            "files": {name: asdict(spent) for name, spent in sorted(self._table.files.items())},
+            "rows": {
+                name: {**asdict(spent), "tests": count} for name, spent, count in rows
+            },
+            "files": {
+                name: asdict(spent) for name, spent in sorted(self._table.files.items())
+            },
             "load": self._table.load,
             "over": self._exceeded,
         }

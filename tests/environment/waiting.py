@@ -1,37 +1,39 @@
-"""How long tests wait for something, and how often they look."""
+"""How long tests wait for a condition, and how often they check it."""
 
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-# A limit only bounds a failure: it is far more than is ever needed.
+# Seconds. The limit only bounds a failure, so it is far longer than any wait needs.
 TIMEOUT_SECONDS = 300.0
 
-# Each look costs a query or a request: the longer something takes, the longer the pauses.
+# Each check costs a query or a request, so the pauses grow with the time waited.
 SHORTEST_PAUSE_SECONDS = 0.3
 LONGEST_PAUSE_SECONDS = 1.0
 
-# Of Linux. The fields after the last one here are parts of the first two.
+# In Linux' /proc/stat, the fields after `steal` are already part of the first two.
 _STAT = Path("/proc/stat")
 _STEAL = 8
 
 
 def machine_seconds() -> float:
-    """A clock that stands still while this machine's processors are stopped, or work for other machines.
+    """Return the seconds of a clock that ignores stolen and stopped processor time.
 
-    A virtual machine on a busy host can be slower by ten times for minutes. What is promised within seconds is promised of processors that
-    run.
+    A virtual machine on a busy host can be ten times slower for minutes. A promised
+    number of seconds means seconds of running processors.
     """
     return _seconds_of_processors() if _STAT.exists() else time.monotonic()
 
 
 def pauses(
-    within: float = TIMEOUT_SECONDS, shortest: float = SHORTEST_PAUSE_SECONDS, longest: float = LONGEST_PAUSE_SECONDS
+    within: float = TIMEOUT_SECONDS,
+    shortest: float = SHORTEST_PAUSE_SECONDS,
+    longest: float = LONGEST_PAUSE_SECONDS,
 ) -> Iterator[float]:
-    """Yield the seconds to sleep before each further look, until `within` is over.
+    """Yield the seconds to sleep before each further check, until `within` is over.
 
-    There is at least one look.
+    There is at least one check.
     """
     began = machine_seconds()
     passed = 0.0
@@ -41,6 +43,9 @@ def pauses(
 
 
 def _seconds_of_processors() -> float:
-    """Return the seconds of work and idle time that the kernel counted. Stolen time does not count."""
-    ticks = [int(field) for field in _STAT.read_text().splitlines()[0].split()[1 : _STEAL + 1]]
+    """Return the counted seconds of work and idle time, without stolen time."""
+    ticks = [
+        int(field)
+        for field in _STAT.read_text().splitlines()[0].split()[1 : _STEAL + 1]
+    ]
     return (sum(ticks) - ticks[-1]) / os.sysconf("SC_CLK_TCK") / (os.cpu_count() or 1)

@@ -1,4 +1,6 @@
-"""What the testbed's own tests share: waiting with a deadline, and a namespace that goes away."""
+"""Shared parts of the testbed's tests: waiting with a deadline, and a temporary
+namespace.
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,14 +14,22 @@ from tests.environment.waiting import TIMEOUT_SECONDS, pauses
 
 
 class Eventually(Protocol):
-    """Call `check` until it answers `equals`; the last answer is in the failure."""
+    """Call `check` until it returns `equals`. The last result is in the failure."""
 
-    def __call__(self, check: Callable[[], Any], *, equals: Any = True, within: float = TIMEOUT_SECONDS) -> None: ...
+    def __call__(
+        self,
+        check: Callable[[], Any],
+        *,
+        equals: Any = True,
+        within: float = TIMEOUT_SECONDS,
+    ) -> None: ...
 
 
 @pytest.fixture(scope="session")
 def eventually() -> Eventually:
-    def wait(check: Callable[[], Any], *, equals: Any = True, within: float = TIMEOUT_SECONDS) -> None:
+    def wait(
+        check: Callable[[], Any], *, equals: Any = True, within: float = TIMEOUT_SECONDS
+    ) -> None:
         for pause in pauses(within, shortest=0.1):
             if (answer := check()) == equals:
                 return
@@ -35,20 +45,27 @@ def cluster(testbed: Running) -> ClusterRunning:
 
 
 def control_of(running: Running) -> ClusterRunning:
-    """The control cluster of a testbed that has one."""
+    """Return the control cluster of a testbed that has one."""
     assert running.control
     return running.control
 
 
 @pytest.fixture
-def api(kube: Callable[[ClusterRunning], client.ApiClient], cluster: ClusterRunning) -> client.ApiClient:
+def api(
+    kube: Callable[[ClusterRunning], client.ApiClient], cluster: ClusterRunning
+) -> client.ApiClient:
     return kube(cluster)
 
 
 @pytest.fixture
 def namespace(api: client.ApiClient, request: pytest.FixtureRequest) -> Iterator[str]:
     core = client.CoreV1Api(api)
-    body = {"metadata": {"generateName": "testbed-", "annotations": {"test": request.node.nodeid}}}
+    body = {
+        "metadata": {
+            "generateName": "testbed-",
+            "annotations": {"test": request.node.nodeid},
+        }
+    }
     name = core.create_namespace(body).metadata.name
     yield name
     core.delete_namespace(name)

@@ -1,4 +1,4 @@
-"""What a fake cloud hands out when a cluster is ready, and the charts beside it."""
+"""The spare clusters and charts of the process with the fake clouds."""
 
 import gzip
 import hashlib
@@ -13,10 +13,11 @@ import httpx
 import pytest
 
 from activities.probes import free_port
+from fakes.aws.fake import FakeAws
+from fakes.gcp.fake import FakeGoogle
 from testbed import cloud_process
-from testbed.cloud_process import EKS, GKE, Spare, Spares, chart_answer
-from testbed.clouds.aws.fake import FakeAws
-from testbed.clouds.gcp.fake import FakeGoogle
+from testbed.cloud_addresses import EKS, GKE
+from testbed.cloud_process import Spare, Spares, chart_answer
 from testbed.cluster.pki import Authority
 from testbed.documents import load_all
 from testbed.fleet.fleet_file import FleetFile, FleetFileError
@@ -38,7 +39,7 @@ class Deleting:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open."""
+        pass
 
     def delete(self, path: str) -> None:
         self.deleted.append((self._server, path.rpartition("/")[2]))
@@ -50,10 +51,14 @@ def spares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Spares:
     monkeypatch.setattr(Deleting, "deleted", [])
     authority = Authority(tmp_path)
     authority.ca.write_text("CA")
-    return Spares([Spare(GKE, "https://gke", authority), Spare(EKS, "https://eks", authority)])
+    return Spares(
+        [Spare(GKE, "https://gke", authority), Spare(EKS, "https://eks", authority)]
+    )
 
 
-def test_a_cluster_of_the_fleet_is_that_of_one_cluster_until_that_is_gone(spares: Spares) -> None:
+def test_a_cluster_of_the_fleet_is_that_of_one_cluster_until_that_is_gone(
+    spares: Spares,
+) -> None:
     there = {"one", "two"}
     first = spares.take(GKE, "one", there.__contains__)
     assert first == ("https://gke", "Q0E=")
@@ -64,18 +69,26 @@ def test_a_cluster_of_the_fleet_is_that_of_one_cluster_until_that_is_gone(spares
     assert spares.take(GKE, "two", there.__contains__) == first
 
 
-def test_what_the_earlier_cluster_left_is_taken_away_before_the_next_one_gets_it(spares: Spares) -> None:
+def test_leftovers_of_a_cluster_are_deleted_before_the_next_cluster_starts(
+    spares: Spares,
+) -> None:
     spares.take(GKE, "one", lambda _: True)
-    assert Deleting.deleted == [("https://gke", "modelplane-rwx"), ("https://gke", "modelplane-rwx-efs")]
+    assert Deleting.deleted == [
+        ("https://gke", "modelplane-rwx"),
+        ("https://gke", "modelplane-rwx-efs"),
+    ]
 
 
-def test_a_chart_is_there_in_the_version_that_is_asked_for_and_installs_nothing() -> None:
+def test_a_chart_exists_in_the_requested_version_and_installs_nothing() -> None:
     index = chart_answer("/charts/cluster-autoscaler/9.57.0/index.yaml")
     assert index
     (entry,) = json.loads(index)["entries"]["cluster-autoscaler"]
     archive = chart_answer(f"/charts/cluster-autoscaler/9.57.0/{entry['urls'][0]}")
     assert archive
-    assert (entry["version"], entry["digest"]) == ("9.57.0", hashlib.sha256(archive).hexdigest())
+    assert (entry["version"], entry["digest"]) == (
+        "9.57.0",
+        hashlib.sha256(archive).hexdigest(),
+    )
     with tarfile.open(fileobj=io.BytesIO(gzip.decompress(archive))) as files:
         assert files.getnames() == ["cluster-autoscaler/Chart.yaml"]
     assert chart_answer("/charts/cluster-autoscaler/9.57.0/other.tgz") is None
@@ -87,7 +100,7 @@ def test_a_fake_that_is_started_again_takes_the_credential_of_the_earlier_one() 
     with FakeGoogle(credential=first.credential) as again:
         after = json.loads(again.credential)
         assert after == before | {"token_uri": again.token_url}
-        from testbed.clouds.gcp.clients import credentials, token_of  # noqa: PLC0415 - imports the libraries of Google
+        from fakes.gcp.clients import credentials, token_of  # noqa: PLC0415
 
         assert again.account_of(token_of(credentials(again.credential))) == again.email
 
@@ -100,42 +113,99 @@ def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> 
     clouds: Any = SimpleNamespace(remains=lambda: {"secret": "names"}, calls=dict)
     port = free_port()
     with cloud_process.controlled(clouds, port):
-        assert httpx.get(f"http://127.0.0.1:{port}/remains", headers=headers, timeout=60).status_code == 404
-        assert httpx.get(f"http://127.0.0.1:{port}/remains", timeout=60).json() == {"secret": "names"}
+        assert (
+            httpx.get(
+                f"http://127.0.0.1:{port}/remains", headers=headers, timeout=60
+            ).status_code
+            == 404
+        )
+        assert httpx.get(f"http://127.0.0.1:{port}/remains", timeout=60).json() == {
+            "secret": "names"
+        }
     with FakeGoogle() as google:
         review = {"spec": {"token": "x"}}
-        assert httpx.post(google.review_url, headers=headers, json=review, timeout=60).status_code == 403
+        assert (
+            httpx.post(
+                google.review_url, headers=headers, json=review, timeout=60
+            ).status_code
+            == 403
+        )
         assert httpx.post(google.review_url, json=review, timeout=60).status_code == 200
     with FakeAws() as aws:
-        assert httpx.post(f"{aws.url}/_fake/about", headers=headers, content=b"{}", timeout=60).status_code == 403
-        assert httpx.post(f"{aws.url}/_fake/about", content=b"{}", timeout=60).json()["region"] == "us-east-2"
+        assert (
+            httpx.post(
+                f"{aws.url}/_fake/about", headers=headers, content=b"{}", timeout=60
+            ).status_code
+            == 403
+        )
+        assert (
+            httpx.post(f"{aws.url}/_fake/about", content=b"{}", timeout=60).json()[
+                "region"
+            ]
+            == "us-east-2"
+        )
 
 
 def test_of_the_own_paths_of_aws_the_local_fleet_has_that_for_tokens_alone() -> None:
     with FakeAws(only_reviews=True) as aws:
         for command in ("about", "reset", "remains", "plant-endpoint"):
-            assert httpx.post(f"{aws.url}/_fake/{command}", content=b"{}", timeout=60).status_code == 500
-        assert httpx.post(aws.review_url, json={"spec": {"token": "x"}}, timeout=60).status_code == 200
+            assert (
+                httpx.post(
+                    f"{aws.url}/_fake/{command}", content=b"{}", timeout=60
+                ).status_code
+                == 500
+            )
+        assert (
+            httpx.post(
+                aws.review_url, json={"spec": {"token": "x"}}, timeout=60
+            ).status_code
+            == 200
+        )
 
 
-def test_what_is_handed_out_is_in_no_manifest_of_the_fleet_and_the_credentials_are(tmp_path: Path) -> None:
+def test_fleet_manifests_contain_the_credentials_but_no_handed_out_files(
+    tmp_path: Path,
+) -> None:
     fleet = FleetFile.load().with_clouds()
-    paths = {name: tmp_path / name for name in ("control", "prod-eu", "prod-us", "fake-gke", "fake-eks", "gke-default", "eks-default")}
+    paths = {
+        name: tmp_path / name
+        for name in (
+            "control",
+            "prod-eu",
+            "prod-us",
+            "fake-gke",
+            "fake-eks",
+            "gke-default",
+            "eks-default",
+        )
+    }
     for name, path in paths.items():
         path.write_text(name)
     credentials = {name: paths.pop(name) for name in ("gke-default", "eks-default")}
     write_manifests(tmp_path / "manifests", fleet, paths, credentials)
 
     def names(file: str) -> list[str]:
-        return [each["metadata"]["name"] for each in load_all((tmp_path / "manifests" / file).read_text())]
+        return [
+            each["metadata"]["name"]
+            for each in load_all((tmp_path / "manifests" / file).read_text())
+        ]
 
     assert names("clusters.yaml") == ["prod-eu", "prod-us"]
     assert names("classes.yaml") == ["h100-8x", "h200-8x", "l40s-8x"]
-    assert names("secrets.yaml") == ["control-kubeconfig", "prod-eu-kubeconfig", "prod-us-kubeconfig", "gke-default", "eks-default"]
+    assert names("secrets.yaml") == [
+        "control-kubeconfig",
+        "prod-eu-kubeconfig",
+        "prod-us-kubeconfig",
+        "gke-default",
+        "eks-default",
+    ]
 
 
 def test_a_fleet_with_a_cluster_of_their_name_gets_no_fake_clouds() -> None:
     fleet = FleetFile.load()
     taken = fleet.clusters[0].model_copy(update={"name": "fake-gke"})
-    with pytest.raises(FleetFileError, match="fake-gke is what the fake clouds call theirs; rename yours"):
+    with pytest.raises(
+        FleetFileError,
+        match="the fake clouds already use the name fake-gke; rename yours",
+    ):
         fleet.model_copy(update={"clusters": [taken]}).with_clouds()

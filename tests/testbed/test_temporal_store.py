@@ -1,4 +1,6 @@
-"""The testbed's Temporal server is killed with SIGKILL: what it has acknowledged is there again when it is started again."""
+"""A testbed's Temporal server that is killed with SIGKILL has all acknowledged data
+after its restart.
+"""
 
 import asyncio
 import subprocess
@@ -24,7 +26,7 @@ ENOUGH = 20
 
 @contextmanager
 def running(command: Sequence[str]) -> Iterator[None]:
-    """Run the server for the time of the block, and kill it."""
+    """Run the server during the block, and kill it."""
     with subprocess.Popen(command) as server:
         try:
             yield
@@ -45,10 +47,14 @@ async def client_of(home: Home) -> Client:
     raise AssertionError("the server does not serve its namespace")
 
 
-async def test_a_killed_server_has_lost_nothing_that_it_acknowledged(tmp_path: Path) -> None:
+async def test_a_killed_server_has_lost_nothing_that_it_acknowledged(
+    tmp_path: Path,
+) -> None:
     home = Home(tmp_path)
     home.choose_ports(list(temporal.PORTS), print)
-    program = Installer(print).programs(tool for tool in TOOLS if tool.name == temporal.TEMPORAL)[temporal.TEMPORAL]
+    program = Installer(print).programs(
+        tool for tool in TOOLS if tool.name == temporal.TEMPORAL
+    )[temporal.TEMPORAL]
     command = temporal.process(home, program).argv
     acknowledged: list[str] = []
 

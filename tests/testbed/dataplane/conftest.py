@@ -1,4 +1,6 @@
-"""One testbed with a data plane for the tests of this folder: two clusters behind the gateway of a control cluster."""
+"""One testbed with a data plane for the tests of this folder: two clusters behind the
+gateway of a control cluster.
+"""
 
 from collections.abc import Iterator
 
@@ -16,13 +18,13 @@ clusters:
   - {name: eu, pools: [{name: gpus, class: eight, nodes: 12}]}
   - {name: us, pools: [{name: gpus, class: eight, nodes: 12}]}
 """
-# Watches of the testbed itself end so often. Each of them lists again while requests are under way.
+# How often the testbed's own watches end. Each of them lists again during the requests.
 WATCH_SECONDS = 10
 
 
 @pytest.fixture(scope="session")
 def wired(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """The testbed, up with Temporal. Each module works in its own namespace."""
+    """The running testbed, with Temporal. Each module uses its own namespace."""
     folder = tmp_path_factory.mktemp("wired")
     (folder / "fleet.yaml").write_text(FLEET)
     testbed = Testbed(folder / "home", FleetFile.load(folder / "fleet.yaml"))

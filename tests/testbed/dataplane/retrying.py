@@ -1,4 +1,4 @@
-"""Services that have requests sent again, over an endpoint that fails as it is told to."""
+"""Services with retries, over an endpoint with scripted failures."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,8 @@ RETRYING: Mapping[str, tuple[list[Json], Json | None]] = {
     "saved": ([selecting(TOLD), selecting(SILENT)], {}),
 }
 LARGE = "x" * ((1 << 20) + 1)
-# The service, what the endpoint is told to do, what a client gets, and how often the endpoint is asked for it.
+# The service, the script of the endpoint, the answer for a client, and the number of
+# requests at the endpoint.
 RETRIED = [
     ("once", "503-200", 503, 1),
     ("again", "503-200", 503, 1),
@@ -33,7 +34,7 @@ RETRIED = [
 
 
 async def a_retrying_service(services: Services, name: str) -> None:
-    """Apply a service of the table, and wait until the gateway sends requests where it says."""
+    """Apply a service of the table, and wait until the gateway routes to its endpoint."""
     entries, retries = RETRYING[name]
     await services.plane.apply(with_retries(a_service(name, *entries), retries))
     seen = await services.ready(name, len(entries))
@@ -43,14 +44,22 @@ async def a_retrying_service(services: Services, name: str) -> None:
         async def status() -> int:
             return (await services.ask(http, name, "/plan/live/200")).status_code
 
-        await eventually(status, lambda found: found == httpx.codes.OK, what=f"the gateway's route of {name}")
+        await eventually(
+            status,
+            lambda found: found == httpx.codes.OK,
+            what=f"the gateway's route of {name}",
+        )
 
 
 def with_retries(service: Json, retries: Json | None) -> Json:
-    return service if retries is None else {**service, "spec": {**service["spec"], "retries": retries}}
+    return (
+        service
+        if retries is None
+        else {**service, "spec": {**service["spec"], "retries": retries}}
+    )
 
 
 async def arrived(services: Services, http: httpx.AsyncClient, case: str) -> list[str]:
-    """Read which bodies the endpoint got."""
+    """Return the bodies that the endpoint received."""
     found: list[str] = (await services.ask(http, "once", f"/seen/{case}")).json()
     return found

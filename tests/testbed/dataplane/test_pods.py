@@ -1,4 +1,8 @@
-"""A pod that ends keeps its engine until its requests or its grace period end, whatever the watch has missed; no cluster is needed."""
+"""An ending pod keeps its engine until its requests or its grace period end, whatever
+the watch missed.
+
+No cluster is needed.
+"""
 
 import asyncio
 import logging
@@ -8,13 +12,13 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from testbed.cluster.kube import Watcher
+from testbed.cluster.kube import KubeClient
 from testbed.dataplane.engine import PORT
 from testbed.dataplane.pods import SERVED, ServedPods
 
 pytestmark = pytest.mark.slow
 
-# After which the server of an engine closes a connection that no request uses, unless it is told otherwise.
+# The default time after which an engine's server closes an idle connection.
 SERVER_IDLE_SECONDS = 5
 
 Document = dict[str, Any]
@@ -27,9 +31,16 @@ ASK = {"stream": True, "max_tokens": TOKENS, "seconds_per_token": 0.05}
 
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
-    """An engine is a process of its own elsewhere, and sets the levels of its server's loggers."""
-    loggers = [logging.getLogger(name) for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")]
-    before = [(logger.level, logger.propagate, logger.handlers[:]) for logger in loggers]
+    """Elsewhere an engine is its own process, and sets the levels of its server's
+    loggers.
+    """
+    loggers = [
+        logging.getLogger(name)
+        for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+    ]
+    before = [
+        (logger.level, logger.propagate, logger.handlers[:]) for logger in loggers
+    ]
     yield
     for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
         logger.setLevel(level)
@@ -37,7 +48,7 @@ def _logging_as_before() -> Iterator[None]:
 
 
 class Annotations:
-    """An API server that takes annotations of pods, and nothing else."""
+    """An API server that accepts only annotations of pods."""
 
     def __init__(self) -> None:
         self.written: list[str] = []
@@ -48,22 +59,38 @@ class Annotations:
 
 def a_pod(**metadata: Any) -> Document:
     spec = {"containers": [{"name": "engine", "ports": [{"containerPort": PORT}]}]}
-    return {"metadata": {"uid": "one", **metadata}, "spec": spec, "status": {"phase": "Running", "podIP": ADDRESS}}
+    return {
+        "metadata": {"uid": "one", **metadata},
+        "spec": spec,
+        "status": {"phase": "Running", "podIP": ADDRESS},
+    }
 
 
 def ending(grace_seconds: int) -> Document:
-    return a_pod(deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=grace_seconds)
+    return a_pod(
+        deletionTimestamp="2026-01-01T00:00:00Z",
+        deletionGracePeriodSeconds=grace_seconds,
+    )
 
 
 async def words_of_a_stream(*events: Event) -> tuple[int, list[str]]:
-    """Let these happen in the middle of an answer; gives how many words arrive, and what is written to the pod until its engine is gone."""
+    """Run these events in the middle of an answer.
+
+    Return the number of received words, and the writes to the pod until its engine is
+    gone.
+    """
     server = Annotations()
-    pods = ServedPods(cast("Watcher", server))
+    pods = ServedPods(cast("KubeClient", server))
     await pods.received("LISTED", [a_pod()])
     words, left = 0, list(events)
     client = httpx.AsyncClient(timeout=60, trust_env=False)
     try:
-        async with client, client.stream("POST", f"http://{ADDRESS}:{PORT}/v1/completions", json=ASK) as answer:
+        async with (
+            client,
+            client.stream(
+                "POST", f"http://{ADDRESS}:{PORT}/v1/completions", json=ASK
+            ) as answer,
+        ):
             async for line in answer.aiter_lines():
                 words += "text" in line
                 while words == MIDDLE and left:
@@ -80,16 +107,21 @@ async def words_of_a_stream(*events: Event) -> tuple[int, list[str]]:
 @pytest.mark.parametrize(
     "missed",
     [
-        pytest.param([("LISTED", [ending(60)])], id="the watch ended, and it is listed again"),
+        pytest.param(
+            [("LISTED", [ending(60)])], id="the watch ended, and it is listed again"
+        ),
         pytest.param([("LISTED", [])], id="the watch ended, and it is not listed"),
         pytest.param([("DELETED", [ending(60)])], id="it was deleted by force"),
     ],
 )
 async def test_an_answer_of_a_pod_that_ends_is_whole(missed: list[Event]) -> None:
-    assert await words_of_a_stream(("MODIFIED", [ending(60)]), *missed) == (TOKENS, ["true", "ended"])
+    assert await words_of_a_stream(("MODIFIED", [ending(60)]), *missed) == (
+        TOKENS,
+        ["true", "ended"],
+    )
 
 
-async def test_the_end_of_the_grace_period_cuts_what_is_left() -> None:
+async def test_the_end_of_the_grace_period_cuts_remaining_requests() -> None:
     words, _ = await words_of_a_stream(("MODIFIED", [ending(0)]), ("LISTED", []))
     assert words < TOKENS
 
@@ -100,9 +132,11 @@ async def test_a_pod_that_vanishes_without_a_grace_period_is_cut() -> None:
     assert written == ["true"]
 
 
-async def test_an_idle_connection_is_closed_by_the_gateway_and_not_by_the_engine() -> None:
-    """Otherwise a request that is sent just then is answered with 502."""
-    pods = ServedPods(cast("Watcher", Annotations()))
+async def test_an_idle_connection_is_closed_by_the_gateway_and_not_by_the_engine() -> (
+    None
+):
+    """Otherwise a request that is sent just then gets a 502."""
+    pods = ServedPods(cast("KubeClient", Annotations()))
     await pods.received("LISTED", [a_pod()])
     reader, writer = await asyncio.open_connection(ADDRESS, PORT)
     try:
@@ -114,3 +148,16 @@ async def test_an_idle_connection_is_closed_by_the_gateway_and_not_by_the_engine
     finally:
         writer.close()
         await pods.received("LISTED", [])
+
+
+async def test_the_end_of_a_real_pod_is_left_to_its_node() -> None:
+    """A picker without an engine sleeps before it stops, so its end is not reported."""
+    server = Annotations()
+    pods = ServedPods(cast("KubeClient", server))
+    pod = ending(grace_seconds=135)
+    pod["metadata"]["annotations"] = {SERVED: "true"}
+    image = "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.9.0"
+    pod["spec"]["containers"] = [{"name": "epp", "image": image}]
+    await pods.received("LISTED", [pod])
+    await asyncio.sleep(0.1)
+    assert server.written == []

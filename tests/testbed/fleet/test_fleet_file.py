@@ -1,4 +1,4 @@
-"""The fleet file is small, strict, and says everything that is wrong with it at once."""
+"""The fleet file is small and strict, and all its errors are reported at once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,22 +31,45 @@ FAULTS = [
         "a misspelt field",
         "nodes: 1",
         "nodes: 1, node: 2",
-        ("clusters[0].pools[0].node: no such field; remove it or correct its spelling",),
+        (
+            "clusters[0].pools[0].node: no such field; remove it or correct its spelling",
+        ),
     ),
-    Fault("a missing field", ", nodes: 1", "", ("clusters[0].pools[0].nodes: is missing; add it",)),
+    Fault(
+        "a missing field",
+        ", nodes: 1",
+        "",
+        ("clusters[0].pools[0].nodes: is missing; add it",),
+    ),
     Fault(
         "a class that is not described",
         "class: small",
         "class: large",
-        ("clusters.here.pools.gpus.class: large is not under classes; known are small",),
+        (
+            "clusters.here.pools.gpus.class: large is not under classes, which has small",
+        ),
     ),
-    Fault("a negative count", "nodes: 1", "nodes: -1", ("clusters[0].pools[0].nodes: input should be greater than or equal to 0, got -1",)),
-    Fault("text for a number", "count: 2", 'count: "2"', ("classes.small.devices[0].count: input should be a valid integer, got '2'",)),
+    Fault(
+        "a negative count",
+        "nodes: 1",
+        "nodes: -1",
+        (
+            "clusters[0].pools[0].nodes: input should be greater than or equal to 0, got -1",
+        ),
+    ),
+    Fault(
+        "text for a number",
+        "count: 2",
+        'count: "2"',
+        ("classes.small.devices[0].count: input should be a valid integer, got '2'",),
+    ),
     Fault(
         "the reserved name",
         "name: here",
         "name: control",
-        ("clusters: control is the name of the testbed's own control cluster; rename this one",),
+        (
+            "clusters: control is the name of the testbed's own control cluster; rename this one",
+        ),
     ),
     Fault(
         "DRA without a class",
@@ -58,13 +81,21 @@ FAULTS = [
         "an attribute with two values",
         "count: 2",
         "count: 2, attributes: {ecc: {bool: true, int: 1}}",
-        ("classes.small.devices[0].attributes.ecc: exactly one of string, version, bool and int must be set",),
+        (
+            (
+                "classes.small.devices[0].attributes.ecc: exactly one of string, "
+                "version, bool and int must be set"
+            ),
+        ),
     ),
     Fault(
         "a quantity with a made-up unit",
         "count: 2",
         "count: 2, capacity: {memory: {value: 80GB}}",
-        ("classes.small.devices[0].capacity.memory.value: string should match pattern", "got '80GB'"),
+        (
+            "classes.small.devices[0].capacity.memory.value: string should match pattern",
+            "got '80GB'",
+        ),
     ),
     Fault(
         "two faults at once",
@@ -77,7 +108,10 @@ FAULTS = [
 
 def test_the_built_in_fleet_has_two_clusters_with_two_pools_each() -> None:
     fleet = FleetFile.load()
-    assert {cluster.name: [pool.name for pool in cluster.pools] for cluster in fleet.clusters} == {
+    assert {
+        cluster.name: [pool.name for pool in cluster.pools]
+        for cluster in fleet.clusters
+    } == {
         "prod-eu": ["h100", "l40s"],
         "prod-us": ["h200", "l40s"],
     }
@@ -109,7 +143,9 @@ def test_a_faulty_file_is_refused_with(fault: Fault, tmp_path: Path) -> None:
         pytest.param("a: 1\n---\nb: 1\n", "must hold one document", id="two documents"),
     ],
 )
-def test_what_is_no_fleet_file_is_refused(text: str, says: str, tmp_path: Path) -> None:
+def test_an_invalid_fleet_file_is_rejected(
+    text: str, says: str, tmp_path: Path
+) -> None:
     (tmp_path / "fleet.yaml").write_text(text)
     with pytest.raises(FleetFileError, match=says):
         FleetFile.load(tmp_path / "fleet.yaml")

@@ -1,4 +1,6 @@
-"""The supervisor keeps wanted processes running, ends all others, and never runs twice in one home."""
+"""The supervisor keeps desired processes running, stops all others, and never runs
+twice in one home.
+"""
 
 import itertools
 import os
@@ -10,14 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from testbed.process.processes import SUPERVISOR, Identity, ProcessFiles, ProcessSpec, start_time
+from testbed.process.processes import (
+    SUPERVISOR,
+    ProcessFiles,
+    ProcessIdentity,
+    ProcessSpec,
+    start_time,
+)
 from tests.environment.waiting import TIMEOUT_SECONDS
 
 pytestmark = pytest.mark.slow
 
 
 class House:
-    """A home with a supervisor and nothing else."""
+    """A home with only a supervisor."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder
@@ -25,7 +33,13 @@ class House:
 
     def start(self) -> "subprocess.CompletedProcess[str]":
         command = [sys.executable, "-m", "testbed.process.supervisor", str(self.home)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_SECONDS)
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_SECONDS,
+        )
 
     def send(self, number: int) -> None:
         supervisor = self.files.identity(SUPERVISOR)
@@ -33,7 +47,8 @@ class House:
             os.kill(supervisor.pid, number)
 
     def want(self, name: str, script: str, **more: object) -> None:
-        self.files.want(ProcessSpec(name, ["/bin/sh", "-c", script], **more))  # type: ignore[arg-type]
+        command = ["/bin/sh", "-c", script]
+        self.files.want(ProcessSpec(name, command, **more))  # type: ignore[arg-type]
         self.send(signal.SIGHUP)
 
     def log(self, name: str) -> str:
@@ -49,13 +64,17 @@ def house(tmp_path: Path) -> Iterator[House]:
     house.send(signal.SIGKILL)
 
 
-def test_a_wanted_process_runs_and_is_known_by_its_name(house: House, eventually: Callable[..., None]) -> None:
+def test_a_started_process_runs_and_is_found_by_its_name(
+    house: House, eventually: Callable[..., None]
+) -> None:
     house.want("one", "echo up; exec sleep 100")
     eventually(lambda: house.files.identity("one") is not None)
     eventually(lambda: house.log("one"), equals="up\n")
 
 
-def test_a_process_that_ends_is_started_again_more_and_more_slowly(house: House, eventually: Callable[..., None]) -> None:
+def test_a_process_that_ends_is_started_again_more_and_more_slowly(
+    house: House, eventually: Callable[..., None]
+) -> None:
     house.want("failing", "date +%s.%N; exit 3")
     eventually(lambda: len(house.log("failing").splitlines()) >= 4)
     times = [float(line) for line in house.log("failing").splitlines()[:4]]
@@ -65,17 +84,29 @@ def test_a_process_that_ends_is_started_again_more_and_more_slowly(house: House,
     assert "failing ended with 3" in house.log(SUPERVISOR)
 
 
-def test_a_program_that_is_not_there_is_reported_and_tried_again(house: House, eventually: Callable[..., None]) -> None:
+def test_a_program_that_is_not_there_is_reported_and_tried_again(
+    house: House, eventually: Callable[..., None]
+) -> None:
     house.files.want(ProcessSpec("missing", ["/nowhere/program"]))
     house.send(signal.SIGHUP)
     eventually(lambda: house.log("missing").count("cannot be started") >= 2)
 
 
-def test_everything_ends_in_stages_with_the_last_stage_first(house: House, eventually: Callable[..., None]) -> None:
+def test_everything_ends_in_stages_with_the_last_stage_first(
+    house: House, eventually: Callable[..., None]
+) -> None:
     order = house.home / "order"
     for name, stage in (("store", 1), ("server", 2), ("worker", 9)):
-        house.want(name, f"trap 'sleep 0.2; echo {name} >> {order}; exit' TERM; while :; do sleep 0.05; done", stage=stage)
-    eventually(lambda: all(house.files.identity(name) for name in ("store", "server", "worker")))
+        house.want(
+            name,
+            f"trap 'sleep 0.2; echo {name} >> {order}; exit' TERM; while :; do sleep 0.05; done",
+            stage=stage,
+        )
+    eventually(
+        lambda: all(
+            house.files.identity(name) for name in ("store", "server", "worker")
+        )
+    )
     identity = house.files.identity(SUPERVISOR)
     assert identity
 
@@ -85,7 +116,9 @@ def test_everything_ends_in_stages_with_the_last_stage_first(house: House, event
     assert order.read_text().split() == ["worker", "server", "store"]
 
 
-def test_what_will_not_end_is_killed(house: House, eventually: Callable[..., None]) -> None:
+def test_a_process_that_does_not_end_is_killed(
+    house: House, eventually: Callable[..., None]
+) -> None:
     house.want("stubborn", "trap '' TERM; while :; do sleep 0.05; done")
     eventually(lambda: house.files.identity("stubborn") is not None)
     stubborn = house.files.identity("stubborn")
@@ -102,18 +135,20 @@ def test_a_second_supervisor_of_the_same_home_steps_back(house: House) -> None:
     assert house.files.identity(SUPERVISOR) == first
 
 
-def test_a_reused_pid_is_not_taken_for_the_process_that_had_it(tmp_path: Path) -> None:
+def test_a_reused_pid_is_not_mistaken_for_the_earlier_process(tmp_path: Path) -> None:
     mine = start_time(os.getpid())
     assert mine is not None
     files = ProcessFiles(tmp_path)
-    files.note("same", Identity(os.getpid(), mine))
-    files.note("reused", Identity(os.getpid(), mine - 1))
-    assert files.identity("same") == Identity(os.getpid(), mine)
+    files.note("same", ProcessIdentity(os.getpid(), mine))
+    files.note("reused", ProcessIdentity(os.getpid(), mine - 1))
+    assert files.identity("same") == ProcessIdentity(os.getpid(), mine)
     assert files.identity("reused") is None
 
 
-def test_a_process_nobody_collected_is_not_alive() -> None:
+def test_a_zombie_process_is_not_alive() -> None:
     child = subprocess.Popen(["true"])
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+    os.waitid(
+        os.P_PID, child.pid, os.WEXITED | os.WNOWAIT
+    )  # it has ended, and is a zombie
     assert start_time(child.pid) is None
     child.wait()

@@ -1,1 +1,0 @@
-"""EKS: clusters, node groups, add-ons, access, updates and versions, with the states and refusals of AWS. It is no part of moto."""

@@ -1,1 +1,0 @@
-"""The two protocols: gRPC, and HTTP with JSON. They turn requests into calls of services, and errors into what the clients expect."""

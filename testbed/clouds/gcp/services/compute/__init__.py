@@ -1,1 +1,0 @@
-"""Compute Engine: networks and what is in them, over REST. `service` is the entry."""

@@ -1,1 +1,0 @@
-"""Google Kubernetes Engine: clusters, node pools, and the operations that change them."""
