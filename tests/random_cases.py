@@ -1,11 +1,12 @@
-"""How many random cases the tests draw, and from which seed: one setting for every random test.
+"""The number and the seed of random cases, for every random test.
 
-`MODELPLANE_TEST_CASES` multiplies the counts that stand in the tests: 1 in `make test`, less in `make test-fast`, more in `make campaign`.
-`MODELPLANE_TEST_SEED` starts every draw. Unless it is set it is the same on every run, so that a commit which is green stays green; a
-campaign sets a new one. A case that a campaign finds is added to its test: as `@example(...)` above `@given(...)`, or as a fleet's
-number.
+`MODELPLANE_TEST_CASES` multiplies the numbers in the tests. It is 1 in `make test`,
+less in `make test-fast` and more in `make campaign`. `MODELPLANE_TEST_SEED` is the seed
+of every draw. Its default is fixed, so that a commit either passes or fails every time;
+a campaign sets a new seed. If a campaign finds a failure, add the case to the test: as
+`@example(...)` above `@given(...)`, or as the number of a fleet.
 
-Not here: what is drawn. Strategies and generators live beside the tests that use them.
+Strategies and generators live beside the tests that use them, not here.
 """
 
 import os
@@ -24,32 +25,38 @@ Test = TypeVar("Test", bound=Callable[..., Any])
 
 
 def cases(count: int) -> int:
-    """How many cases to draw where `make test` draws `count`."""
+    """Return the number of cases to draw where `make test` draws `count`."""
     return max(min(count, CASES_MIN), round(count * FACTOR))
 
 
 def generator() -> random.Random:
-    """Make a source of random numbers that starts at the seed."""
+    """Return a random number generator with the seed."""
     return random.Random(SEED)  # noqa: S311 - repeatable on purpose
 
 
 def random_cases(count: int, start: int = SEED) -> Callable[[Test], Test]:
-    """Let Hypothesis draw that many cases for a test, from a seed; stands above `@given`."""
-    # Takes a fifth of a second, which tests without random cases do not pay.
+    """Let Hypothesis draw `count` cases from a seed. Place it above `@given`."""
+    # The import takes a fifth of a second, which other tests should not pay.
     from hypothesis import HealthCheck, seed, settings  # noqa: PLC0415, TID251
 
     if start == FIXED_SEED:
         _draw_no_constants_of_the_product()
-    # Nothing that depends on the speed of the machine or on earlier runs decides whether a test passes.
-    chosen = settings(max_examples=cases(count), deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    # The result must not depend on the speed of the machine or on earlier runs.
+    chosen = settings(
+        max_examples=cases(count),
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     return lambda test: pytest.mark.random(seed(start)(chosen(test)))
 
 
 def _draw_no_constants_of_the_product() -> None:
     """Keep Hypothesis from drawing constants of the product's modules.
 
-    It takes them from the modules that happen to be loaded, which in a process of many tests depends on which ran before. A campaign
-    keeps them: there the draws differ anyway.
+    Hypothesis takes constants from all loaded modules, which depend on the tests that
+    ran before in the same process. A campaign draws new cases anyway, so it keeps the
+    constants.
     """
     from hypothesis.internal.conjecture import providers  # noqa: PLC0415
 
@@ -58,6 +65,7 @@ def _draw_no_constants_of_the_product() -> None:
 
 
 def described() -> str:
-    """One line for the head of a test run."""
+    """Return a line for the header of a test run."""
     seed = "the seed of every run" if SEED == FIXED_SEED else "a seed of this run"
-    return f"random cases: times {FACTOR:g}, from {SEED} ({seed}); repeat with MODELPLANE_TEST_CASES={FACTOR:g} MODELPLANE_TEST_SEED={SEED}"
+    repeat = f"MODELPLANE_TEST_CASES={FACTOR:g} MODELPLANE_TEST_SEED={SEED}"
+    return f"random cases: times {FACTOR:g}, from {SEED} ({seed}); repeat with {repeat}"

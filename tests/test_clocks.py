@@ -1,9 +1,9 @@
-"""No test asserts that something happens within some time of a loaded machine.
+"""No test asserts that an action finishes within some time on a loaded machine.
 
-Limit computing time with `effort_below`, in units that grow with the load. Limit waiting with the
-wait itself: `asyncio.timeout` around a condition, long enough for a busy machine and shorter than
-any other cause that makes the condition true.
-Asserting that at least some time has passed is allowed, because no load makes it false.
+Limit computing time with `effort_below`, in units that grow with the load. Limit
+waiting with the wait itself: `asyncio.timeout` around a condition, long enough for a
+busy machine and shorter than any other cause that makes the condition true. Asserting
+that at least some time has passed is allowed, because no load makes it false.
 """
 
 import ast
@@ -44,21 +44,27 @@ def elapsed(function: ast.AST) -> frozenset[str]:
         match node:
             case ast.Assign(targets=targets, value=ast.BinOp() as difference):
                 if reads_a_clock(difference):
-                    names |= {target.id for target in targets if isinstance(target, ast.Name)}
+                    names |= {
+                        target.id for target in targets if isinstance(target, ast.Name)
+                    }
     return frozenset(names)
 
 
 def upper_limits(source: str) -> Iterator[int]:
-    """Yield the lines of assertions that a time is below something."""
+    """Yield the lines of assertions that an elapsed time is below a limit."""
     tree = ast.parse(source)
     for function in [*nodes(tree, ast.FunctionDef), *nodes(tree, ast.AsyncFunctionDef)]:
         since = elapsed(function)
         for comparison in compared(function):
             sides = [comparison.left, *comparison.comparators]
-            for left, operator, right in zip(sides, comparison.ops, sides[1:], strict=False):
+            for left, operator, right in zip(
+                sides, comparison.ops, sides[1:], strict=False
+            ):
                 above = isinstance(operator, ABOVE)
                 smaller = right if above else left
-                if (above or isinstance(operator, BELOW)) and reads_a_clock(smaller, since):
+                if (above or isinstance(operator, BELOW)) and reads_a_clock(
+                    smaller, since
+                ):
                     yield comparison.lineno
 
 
@@ -72,7 +78,9 @@ def compared(function: ast.AST) -> Iterator[ast.Compare]:
 def test_no_test_asserts_an_upper_limit_of_time() -> None:
     sources = {path: path.read_text() for path in sorted(TESTS.rglob("*.py"))}
     timed = {path: source for path, source in sources.items() if "time." in source}
-    found = {str(path.relative_to(TESTS)): [*upper_limits(timed[path])] for path in timed}
+    found = {
+        str(path.relative_to(TESTS)): [*upper_limits(timed[path])] for path in timed
+    }
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 

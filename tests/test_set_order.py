@@ -1,7 +1,9 @@
-"""Nothing that runs inside workflow code depends on the order of a set: it differs between processes, and a replay is another one.
+"""Code of workflows does not depend on the order of a set.
 
-What is a set is told by the syntax tree: set displays, comprehensions and calls, operators on them, and names, parameters, attributes and
-functions that are assigned or annotated as one.
+The order differs between processes, so a replay in another process would differ. The
+syntax tree shows which expressions are sets: displays, comprehensions, calls and their
+operators, and names, parameters, attributes and functions that are assigned or
+annotated as sets.
 """
 
 import ast
@@ -13,20 +15,38 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-# Renderers and clients run in activities; of `activities` workflows import messages and the names of activities only.
+# Renderers and clients run in activities. From `activities`, workflows import only
+# messages and activity names.
 PARTS = ("api_types", "scheduler", "workflows")
-SOURCES = {str(path.relative_to(ROOT)): path.read_text() for part in PARTS for path in sorted((ROOT / part).rglob("*.py"))}
+SOURCES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for part in PARTS
+    for path in sorted((ROOT / part).rglob("*.py"))
+}
 SET_TYPES = ("set", "frozenset", "Set", "AbstractSet", "MutableSet")
 SET_METHODS = ("union", "intersection", "difference", "symmetric_difference", "copy")
 SET_OPERATORS = (ast.Sub, ast.BitOr, ast.BitAnd, ast.BitXor)
-# What they give does not depend on the order in which they read; `min` and `max` only without a key.
+# The results of these functions do not depend on the order; `min` and `max` only
+# without a key.
 UNORDERED = ("sorted", "set", "frozenset", "any", "all", "sum", "len", "min", "max")
-ORDERED = ("list", "tuple", "enumerate", "iter", "next", "zip", "map", "filter", "dict", "reversed", "chain")
+ORDERED = (
+    "list",
+    "tuple",
+    "enumerate",
+    "iter",
+    "next",
+    "zip",
+    "map",
+    "filter",
+    "dict",
+    "reversed",
+    "chain",
+)
 ORDERED_METHODS = ("join", "extend", "fromkeys", "from_iterable", "chain")
 
 
 def is_set_annotation(node: ast.expr | None) -> bool:
-    if isinstance(node, ast.BinOp):  # set[str] | None
+    if isinstance(node, ast.BinOp):  # such as set[str] | None
         return is_set_annotation(node.left) or is_set_annotation(node.right)
     if isinstance(node, ast.Subscript):
         node = node.value
@@ -35,7 +55,11 @@ def is_set_annotation(node: ast.expr | None) -> bool:
 
 @dataclass
 class Known:
-    """Names that are sets: of functions and attributes in all modules (where all of that name agree), and of attributes by class."""
+    """Names of sets.
+
+    Functions and attributes count if all of the same name are sets; `by_class` has the
+    attributes of each class.
+    """
 
     functions: frozenset[str]
     attributes: frozenset[str]
@@ -44,7 +68,7 @@ class Known:
 
 @dataclass
 class Scope:
-    """A function or a module: which of its names are sets."""
+    """A function or a module, with its names that are sets."""
 
     known: Known
     owner: str = ""
@@ -59,12 +83,16 @@ class Scope:
             case ast.Call(func=ast.Name(id=name)):
                 return name in ("set", "frozenset") or name in self.known.functions
             case ast.Call(func=ast.Attribute(value=value, attr=attr)):
-                return (attr in SET_METHODS and self.is_set(value)) or attr in self.known.functions
+                return (
+                    attr in SET_METHODS and self.is_set(value)
+                ) or attr in self.known.functions
             case ast.Attribute(value=ast.Name(id="self"), attr=attr) if self.owner:
                 return attr in self.known.by_class[self.owner]
             case ast.Attribute(attr=attr):
                 return attr in self.known.attributes
-            case ast.BinOp(left=left, right=right, op=op) if isinstance(op, SET_OPERATORS):
+            case ast.BinOp(left=left, right=right, op=op) if isinstance(
+                op, SET_OPERATORS
+            ):
                 return self.is_set(left) or self.is_set(right)
             case ast.BoolOp(values=values):
                 return any(map(self.is_set, values))
@@ -76,7 +104,10 @@ class Scope:
 
 
 def annotated(tree: ast.AST) -> Iterator[tuple[str, str, ast.expr | None]]:
-    """What is declared, as (class or "", name, annotation)."""
+    """Yield each declaration as (class, name, annotation).
+
+    The class is "()" for a function.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield "()", node.name, node.returns
@@ -85,7 +116,10 @@ def annotated(tree: ast.AST) -> Iterator[tuple[str, str, ast.expr | None]]:
                 if isinstance(inner, ast.AnnAssign):
                     if isinstance(inner.target, ast.Name) and inner in node.body:
                         yield node.name, inner.target.id, inner.annotation
-                    elif isinstance(inner.target, ast.Attribute) and ast.unparse(inner.target.value) == "self":
+                    elif (
+                        isinstance(inner.target, ast.Attribute)
+                        and ast.unparse(inner.target.value) == "self"
+                    ):
                         yield node.name, inner.target.attr, inner.annotation
 
 
@@ -95,40 +129,66 @@ def known_sets(trees: Iterable[ast.AST]) -> Known:
     by_class: dict[str, set[str]] = defaultdict(set)
     for tree in trees:
         for owner, name, annotation in annotated(tree):
-            (functions if owner == "()" else attributes)[name].append(is_set_annotation(annotation))
+            (functions if owner == "()" else attributes)[name].append(
+                is_set_annotation(annotation)
+            )
             if owner != "()" and is_set_annotation(annotation):
                 by_class[owner].add(name)
     return Known(
         frozenset(name for name, sets in functions.items() if all(sets)),
-        frozenset(name for name, sets in attributes.items() if all(sets) and name not in functions),
-        defaultdict(frozenset, {owner: frozenset(names) for owner, names in by_class.items()}),
+        frozenset(
+            name
+            for name, sets in attributes.items()
+            if all(sets) and name not in functions
+        ),
+        defaultdict(
+            frozenset, {owner: frozenset(names) for owner, names in by_class.items()}
+        ),
     )
 
 
 def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a scope without those of the functions and classes inside it."""
+    """Yield the nodes of a scope, without nested functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield from own_nodes(child)
 
 
-def scopes(node: ast.AST, known: Known, owner: str = "", outer: frozenset[str] = frozenset()) -> Iterator[tuple[Scope, list[ast.AST]]]:
+def scopes(
+    node: ast.AST, known: Known, owner: str = "", outer: frozenset[str] = frozenset()
+) -> Iterator[tuple[Scope, list[ast.AST]]]:
     scope, nodes = Scope(known, owner, set(outer)), list(own_nodes(node))
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
         scope.names -= {argument.arg for argument in arguments}
-        scope.names |= {argument.arg for argument in arguments if is_set_annotation(argument.annotation)}
+        scope.names |= {
+            argument.arg
+            for argument in arguments
+            if is_set_annotation(argument.annotation)
+        }
     for inner in nodes:
         match inner:
-            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if is_set_annotation(annotation):
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation) if (
+                is_set_annotation(annotation)
+            ):
                 scope.names.add(name)
             case ast.Assign(targets=targets, value=value) if scope.is_set(value):
-                scope.names |= {target.id for target in targets if isinstance(target, ast.Name)}
-            case ast.Assign(targets=[ast.Tuple(elts=elements)], value=ast.Tuple(elts=values)) if len(elements) == len(values):
+                scope.names |= {
+                    target.id for target in targets if isinstance(target, ast.Name)
+                }
+            case ast.Assign(
+                targets=[ast.Tuple(elts=elements)], value=ast.Tuple(elts=values)
+            ) if len(elements) == len(values):
                 pairs = zip(elements, values, strict=True)
-                scope.names |= {target.id for target, value in pairs if isinstance(target, ast.Name) and scope.is_set(value)}
-            case ast.NamedExpr(target=ast.Name(id=name), value=value) if scope.is_set(value):
+                scope.names |= {
+                    target.id
+                    for target, value in pairs
+                    if isinstance(target, ast.Name) and scope.is_set(value)
+                }
+            case ast.NamedExpr(target=ast.Name(id=name), value=value) if scope.is_set(
+                value
+            ):
                 scope.names.add(name)
     yield scope, nodes
     for inner in nodes:
@@ -139,19 +199,40 @@ def scopes(node: ast.AST, known: Known, owner: str = "", outer: frozenset[str] =
 
 
 def read_in_order(node: ast.AST) -> list[ast.expr]:
-    """What a node reads from first to last, in a way that its result depends on the order."""
+    """Return the expressions that a node iterates such that its result depends on the
+    order.
+    """
     match node:
-        case ast.For(iter=iterable) | ast.AsyncFor(iter=iterable) | ast.YieldFrom(value=iterable):
+        case (
+            ast.For(iter=iterable)
+            | ast.AsyncFor(iter=iterable)
+            | ast.YieldFrom(value=iterable)
+        ):
             return [iterable]
-        case ast.ListComp(generators=generators) | ast.DictComp(generators=generators) | ast.GeneratorExp(generators=generators):
+        case (
+            ast.ListComp(generators=generators)
+            | ast.DictComp(generators=generators)
+            | ast.GeneratorExp(generators=generators)
+        ):
             return [generator.iter for generator in generators]
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            return [element.value for element in elements if isinstance(element, ast.Starred)]
+            return [
+                element.value
+                for element in elements
+                if isinstance(element, ast.Starred)
+            ]
         case ast.Call(func=ast.Name(id=name), args=arguments) if name in ORDERED:
-            return [argument.value if isinstance(argument, ast.Starred) else argument for argument in arguments]
-        case ast.Call(func=ast.Name(id="min" | "max"), args=arguments, keywords=[_, *_]):
+            return [
+                argument.value if isinstance(argument, ast.Starred) else argument
+                for argument in arguments
+            ]
+        case ast.Call(
+            func=ast.Name(id="min" | "max"), args=arguments, keywords=[_, *_]
+        ):
             return list(arguments)
-        case ast.Call(func=ast.Attribute(attr=name), args=arguments) if name in ORDERED_METHODS:
+        case ast.Call(func=ast.Attribute(attr=name), args=arguments) if (
+            name in ORDERED_METHODS
+        ):
             return list(arguments)
         case ast.Call(func=ast.Attribute(attr="pop"), args=[]):
             return [node.func.value] if isinstance(node.func, ast.Attribute) else []
@@ -161,33 +242,54 @@ def read_in_order(node: ast.AST) -> list[ast.expr]:
 
 
 def harmless(nodes: Iterable[ast.AST]) -> set[int]:
-    """Comprehensions that are read by something that gives the same for every order."""
+    """Return the IDs of comprehensions whose consumers ignore the order."""
     found: set[int] = set()
     for node in nodes:
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in UNORDERED:
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in UNORDERED
+        ):
             if node.func.id in ("min", "max") and node.keywords:
                 continue
             found |= {id(argument) for argument in node.args}
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("update", "difference_update"):
-            found |= {id(argument) for argument in node.args if isinstance(argument, ast.GeneratorExp)}
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("update", "difference_update")
+        ):
+            found |= {
+                id(argument)
+                for argument in node.args
+                if isinstance(argument, ast.GeneratorExp)
+            }
     return found
 
 
 def iterated_sets(sources: Mapping[str, str]) -> list[str]:
-    """Where a set is read in order."""
+    """Return the places that iterate a set in order."""
     trees = {name: ast.parse(source) for name, source in sources.items()}
     known = known_sets(trees.values())
     found = set[str]()
     for name, tree in trees.items():
         for scope, nodes in scopes(tree, known):
             allowed = harmless(nodes)
-            read = [iterable for node in nodes if id(node) not in allowed for iterable in read_in_order(node)]
-            found |= {f"{name}:{each.lineno}: {ast.unparse(each)}" for each in read if scope.is_set(each)}
+            read = [
+                iterable
+                for node in nodes
+                if id(node) not in allowed
+                for iterable in read_in_order(node)
+            ]
+            found |= {
+                f"{name}:{each.lineno}: {ast.unparse(each)}"
+                for each in read
+                if scope.is_set(each)
+            }
     return sorted(found)
 
 
 @pytest.mark.slow
-def test_what_runs_in_workflow_code_reads_no_set_in_order() -> None:
+def test_code_of_workflows_iterates_no_set_in_order() -> None:
     assert iterated_sets(SOURCES) == []
 
 
@@ -206,12 +308,15 @@ def test_what_runs_in_workflow_code_reads_no_set_in_order() -> None:
         "s = set(a)\nfor x in s: f(x)",
         "def f(s: frozenset[str]) -> None:\n    for x in s: g(x)",
         "def f() -> set[int]: ...\nfor x in f(): g(x)",
-        "class C:\n    def __init__(self) -> None:\n        self.s: set[str] = a\n    def f(self) -> object:\n        return list(self.s)",
+        (
+            "class C:\n    def __init__(self) -> None:\n        self.s: set[str] = a\n"
+            "    def f(self) -> object:\n        return list(self.s)"
+        ),
         "class C:\n    s: frozenset[str]\ndef f(c: C) -> str:\n    return next(iter(c.s))",
         "s = set(a)\ny = s.pop()",
     ],
 )
-def test_a_set_that_is_read_in_order_is_found(source: str) -> None:
+def test_a_set_that_is_iterated_in_order_is_found(source: str) -> None:
     assert iterated_sets({"m.py": source})
 
 
@@ -227,5 +332,5 @@ def test_a_set_that_is_read_in_order_is_found(source: str) -> None:
         "y = 1 in set(a)",
     ],
 )
-def test_what_does_not_depend_on_the_order_is_allowed(source: str) -> None:
+def test_code_that_does_not_depend_on_the_order_is_allowed(source: str) -> None:
     assert not iterated_sets({"m.py": source})

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run by its path; the tests are no installed package
+if not __package__:  # run by its path; the tests are not an installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from temporalio.client import Client
@@ -53,7 +53,12 @@ SAMPLE = 40
 # The start of a workflow, and the task that no worker takes.
 EVENTS_AT_START = 2
 AT_LEAST = {"messages_per_s": 100.0}
-AT_MOST = {"missed": 0.0, "got_twice": 1_000.0, "single_p50_ratio": 1.5, "single_p99_ratio": 2.0}
+AT_MOST = {
+    "missed": 0.0,
+    "got_twice": 1_000.0,
+    "single_p50_ratio": 1.5,
+    "single_p99_ratio": 2.0,
+}
 
 
 class Receivers:
@@ -66,9 +71,11 @@ class Receivers:
         self.sample = self._ids[:: max(1, count // SAMPLE)]
 
     async def start(self) -> None:
-        """Start them, and wait until visibility knows them."""
+        """Start them, and wait until visibility lists them."""
         started = time.perf_counter()
-        await asyncio.gather(*map(self._start, itertools.cycle(self._fleet.clients), self._ids))
+        await asyncio.gather(
+            *map(self._start, itertools.cycle(self._fleet.clients), self._ids)
+        )
         await until(self._are_visible, 1.0, BROADCAST_SECONDS)
         note(f"{len(self._ids)} receivers", time.perf_counter() - started)
 
@@ -90,13 +97,13 @@ class Receivers:
 
     async def _signals(self, workflow_id: str) -> int:
         async with self._gate:
-            description = await self._fleet.client.get_workflow_handle(workflow_id).describe()
+            description = await self._fleet.client.get_workflow_handle(
+                workflow_id
+            ).describe()
         return description.history_length - EVENTS_AT_START
 
 
 class Changes:
-    """Single changes, one after the other."""
-
     def __init__(self, fleet: ProtocolFleet, documents: list[Json]) -> None:
         self._fleet = fleet
         self._documents = documents
@@ -108,7 +115,10 @@ class Changes:
         return [await self._make_one() for _ in range(count)]
 
     async def make_during(self, broadcast: asyncio.Task[float]) -> None:
-        """Make changes until a broadcast ends. The last change began during the broadcast."""
+        """Make changes until a broadcast ends.
+
+        The last change began during the broadcast.
+        """
         while not broadcast.done():
             self.beside.append(await self._make_one())
 
@@ -117,8 +127,10 @@ class Changes:
 
 
 async def is_announcing(fleet: ProtocolFleet) -> bool:
-    """Return whether a broadcast of the scheduler is on its way."""
-    description = await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).describe()
+    """Return whether a broadcast of the scheduler is in progress."""
+    description = await fleet.client.get_workflow_handle(
+        names.FLEET_SCHEDULER_ID
+    ).describe()
     pending = description.raw_description.pending_activities
     return any(each.activity_type.name == "broadcast" for each in pending)
 
@@ -181,7 +193,10 @@ async def measure(chosen: argparse.Namespace) -> dict[str, Any]:
             await with_clusters(fleet, chosen.clusters)
             await burst(fleet, documents)
             await settle(fleet, documents)
-            receivers, changes = Receivers(fleet, chosen.receivers), Changes(fleet, documents)
+            receivers, changes = (
+                Receivers(fleet, chosen.receivers),
+                Changes(fleet, documents),
+            )
             await receivers.start()
             await changes.make(len(documents))
             calm = await changes.make(chosen.changes // 2)
@@ -208,7 +223,6 @@ async def measure(chosen: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Read the sizes from the command line."""
     layout = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=layout)
     parser.add_argument("--receivers", type=int, default=10_000)
@@ -220,7 +234,15 @@ def main(arguments: Sequence[str]) -> None:
         figures = asyncio.run(measure(chosen))
         met = all(figures[name] >= least for name, least in AT_LEAST.items())
         met = met and all(figures[name] <= most for name, most in AT_MOST.items())
-        say({**vars(chosen), **figures, "at_least": AT_LEAST, "at_most": AT_MOST, "met": met})
+        say(
+            {
+                **vars(chosen),
+                **figures,
+                "at_least": AT_LEAST,
+                "at_most": AT_MOST,
+                "met": met,
+            }
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""How soon a scheduler that lost its memory decides again; prints one JSON line with the target beside what was measured.
+"""Measure how soon a scheduler that lost its memory decides again.
 
-Clusters are simulated at the interface of their activities; all else is real: server, workers, and a workflow for each cluster, deployment
-and replica. When everything is placed and at rest, the scheduler is terminated, all workers are stopped without grace and visibility begins
-to leave out one entity in a hundred. `fresh_decided_s` is the time from the start of the new workers, and of a fresh deployment with them,
-until that one is placed. No worker has a workflow in its cache then, so each one that is asked has to be replayed. `moved` counts replicas
-that are on another cluster than before, or nowhere, and `placed_twice` deployments with more replicas than they want: both have to be 0.
+Prints one JSON line with the target next to the measurement. Clusters are simulated at
+the interface of their activities. Everything else is real: server, workers, and a
+workflow for each cluster, deployment and replica. When everything is placed and at
+rest, the scheduler is terminated, all workers are stopped without grace, and visibility
+begins to omit one entity in a hundred. `fresh_decided_s` is the time from the start of
+the new workers and of a fresh deployment until that deployment is placed. No worker has
+a workflow in its cache then, so every workflow must be replayed before it answers.
+`moved` counts replicas that are on another cluster than before, or on none, and
+`placed_twice` deployments with more replicas than they want. Both must be 0.
 """
 
 import argparse
@@ -16,7 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from unittest.mock import patch
 
-if not __package__:  # run by its path; the tests are no installed package
+if not __package__:  # run by its path; the tests are not an installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from temporalio.api.enums.v1 import TaskQueueType
@@ -35,7 +39,11 @@ from tests.bench.one_line import one_line
 from tests.bench.temporal_burst import note, placed_count, until
 from tests.workflows.environment.harness import a_deployment
 from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet
-from tests.workflows.environment.simulated_fleet import apply_clusters, simulated_fleet, until_known
+from tests.workflows.environment.simulated_fleet import (
+    apply_clusters,
+    simulated_fleet,
+    until_known,
+)
 from workflows.fleet_scheduler.rebuild import activities
 
 TARGETS = {"fresh_decided_s": 10.0, "moved": 0.0, "placed_twice": 0.0}
@@ -57,27 +65,46 @@ async def entries(fleet: ProtocolFleet) -> list[LedgerEntry]:
             return found
 
 
-async def stale(client: Client, wanted: Survey) -> querying.Listing:
+async def stale(client: Client, wanted: Survey) -> querying.VisibilityPage:
     """List a page without one entity in a hundred."""
     listing = await querying.list_entities(client, wanted)
-    found = {name: cluster for number, (name, cluster) in enumerate(listing.found.items()) if number % LEFT_OUT != LEFT_OUT - 1}
-    return querying.Listing(found, listing.after)
+    found = {
+        name: cluster
+        for number, (name, cluster) in enumerate(listing.found.items())
+        if number % LEFT_OUT != LEFT_OUT - 1
+    }
+    return querying.VisibilityPage(found, listing.after)
 
 
 async def fill(fleet: ProtocolFleet, chosen: argparse.Namespace) -> int:
-    """Make clusters with room for twice as many replicas, and the replicas; gives how many there are."""
+    """Make clusters with room for twice as many replicas, and the replicas; return
+    their number.
+    """
     each: int = -(-chosen.replicas // chosen.deployments)
     wanted: int = each * chosen.deployments
     nodes = -(-2 * wanted // (chosen.clusters * len(POOLS))) + 1
-    await apply_clusters(fleet, {f"cluster-{number:04}": dict.fromkeys(POOLS, nodes) for number in range(chosen.clusters)})
+    await apply_clusters(
+        fleet,
+        {
+            f"cluster-{number:04}": dict.fromkeys(POOLS, nodes)
+            for number in range(chosen.clusters)
+        },
+    )
     started = time.perf_counter()
-    await fleet.submit([a_deployment(f"bench-{number:04}", NAMESPACE, replicas=each) for number in range(chosen.deployments)])
+    await fleet.submit(
+        [
+            a_deployment(f"bench-{number:04}", NAMESPACE, replicas=each)
+            for number in range(chosen.deployments)
+        ]
+    )
 
     async def running() -> bool:
         return await fleet.running("ModelReplica") >= wanted
 
     async def at_rest() -> bool:
-        return await tasks_waiting(fleet.client) == 0 and all(entry.state == BOUND for entry in await entries(fleet))
+        return await tasks_waiting(fleet.client) == 0 and all(
+            entry.state == BOUND for entry in await entries(fleet)
+        )
 
     async with asyncio.timeout(SETUP_SECONDS):
         for reached, what in ((running, "run"), (at_rest, "are at rest")):
@@ -88,25 +115,38 @@ async def fill(fleet: ProtocolFleet, chosen: argparse.Namespace) -> int:
 
 
 async def tasks_waiting(client: Client) -> int:
-    """Count the workflow tasks of entities that wait for a worker, as well as the server knows."""
+    """Count the waiting workflow tasks of entities, as far as the server knows."""
     queue = TaskQueue(name=queues.WORKFLOWS)
     kind = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
-    wanted = DescribeTaskQueueRequest(namespace=client.namespace, task_queue=queue, task_queue_type=kind, report_stats=True)
-    return (await client.workflow_service.describe_task_queue(wanted)).stats.approximate_backlog_count
+    wanted = DescribeTaskQueueRequest(
+        namespace=client.namespace,
+        task_queue=queue,
+        task_queue_type=kind,
+        report_stats=True,
+    )
+    return (
+        await client.workflow_service.describe_task_queue(wanted)
+    ).stats.approximate_backlog_count
 
 
 async def lose(fleet: ProtocolFleet) -> float:
-    """Lose scheduler and workers; give the seconds until a fresh deployment is placed."""
-    await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate("lost on purpose")
+    """Lose scheduler and workers; return the seconds until a fresh deployment is
+    placed.
+    """
+    await fleet.client.get_workflow_handle(names.FLEET_SCHEDULER_ID).terminate(
+        "lost on purpose"
+    )
     await fleet.lose_workers()
     started = time.perf_counter()
-    await asyncio.gather(fleet.start_workers(), fleet.apply(a_deployment("fresh", NAMESPACE)))
+    await asyncio.gather(
+        fleet.start_workers(), fleet.apply(a_deployment("fresh", NAMESPACE))
+    )
     await until(lambda: placed_count(fleet, "fresh", 1), 0.05)
     return time.perf_counter() - started
 
 
 async def measure(chosen: argparse.Namespace) -> dict[str, float]:
-    """Fill the fleet, lose the scheduler, and compare the ledger with that of before."""
+    """Fill the fleet, lose the scheduler, and compare the ledgers before and after."""
     async with simulated_fleet() as fleet:
         wanted = await fill(fleet, chosen)
         before = {entry.uid: entry.cluster for entry in await entries(fleet)}
@@ -120,15 +160,18 @@ async def measure(chosen: argparse.Namespace) -> dict[str, float]:
         each = wanted // chosen.deployments
         return {
             "fresh_decided_s": round(seconds, 3),
-            "moved": sum(clusters.get(uid) != cluster for uid, cluster in before.items()),
+            "moved": sum(
+                clusters.get(uid) != cluster for uid, cluster in before.items()
+            ),
             "placed_twice": sum(count > each for count in owners.values()),
             "replicas_before": len(before),
         }
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Read the sizes from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--clusters", type=int, default=300)
     parser.add_argument("--replicas", type=int, default=10_000)
     parser.add_argument("--deployments", type=int, default=100)

@@ -1,4 +1,7 @@
-"""The result of a benchmark: one JSON line on standard output, whatever the processes that it starts say there."""
+"""The result of a benchmark: one JSON line on standard output.
+
+Output of the processes that a benchmark starts does not reach standard output.
+"""
 
 import json
 import os
@@ -11,7 +14,10 @@ from typing import Any
 
 @contextmanager
 def one_line() -> Iterator[Callable[[Mapping[str, Any]], None]]:
-    """Keep standard output for the one line, and give what writes it, with the load average before and after and the machine."""
+    """Reserve standard output for one line and yield its writer.
+
+    The writer adds the machine and the load average before and after.
+    """
     load_before = os.getloadavg()
     ours = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

@@ -70,7 +70,9 @@ class Sending:
 
 
 async def _send(messages: list[Message]) -> None:
-    await workflow.execute_local_activity_method(Sending.send, messages, start_to_close_timeout=_TIMEOUT)
+    await workflow.execute_local_activity_method(
+        Sending.send, messages, start_to_close_timeout=_TIMEOUT
+    )
 
 
 @workflow.defn
@@ -88,7 +90,9 @@ class SkeletonScheduler:
             await workflow.wait_condition(lambda: bool(self._requests))
             requests, self._requests = self._requests, []
             self._placed += sum(each.replicas for each in requests)
-            await _send([Message(each.sender, "placed", SCHEDULER) for each in requests])
+            await _send(
+                [Message(each.sender, "placed", SCHEDULER) for each in requests]
+            )
 
     @workflow.signal
     def request(self, message: Message) -> None:
@@ -123,7 +127,12 @@ class SkeletonDeployment:
             wanted, self._answer = self._wanted, None
             await _send([Message(SCHEDULER, "request", name, wanted - self._started)])
             await workflow.wait_condition(lambda: self._answer is not None)
-            starts = [Message(f"{name}-{number}", "apply", name, kind=SkeletonReplica.__name__) for number in range(self._started, wanted)]
+            starts = [
+                Message(
+                    f"{name}-{number}", "apply", name, kind=SkeletonReplica.__name__
+                )
+                for number in range(self._started, wanted)
+            ]
             await _send(starts)
             self._started = wanted
 
@@ -168,7 +177,7 @@ class SkeletonReplica:
 
     @workflow.signal
     def apply(self, message: Message) -> None:
-        """Receive the order of the deployment."""
+        """Receive the command of the deployment."""
         self._deployment = message.sender
 
 
@@ -187,7 +196,9 @@ async def _served(clients: int) -> AsyncIterator[list[Client]]:
             max_cached_workflows=WorkerSettings().max_cached_workflows,
         )
         async with worker:
-            await first.start_workflow(SkeletonScheduler.run, id=SCHEDULER, task_queue=QUEUE)
+            await first.start_workflow(
+                SkeletonScheduler.run, id=SCHEDULER, task_queue=QUEUE
+            )
             yield others
 
 
@@ -203,7 +214,10 @@ async def _burst(clients: list[Client], deployments: list[str], replicas: int) -
     wanted = len(deployments) * replicas
     scheduler = clients[0].get_workflow_handle(SCHEDULER)
     started = time.perf_counter()
-    starts = (_scale(clients[number % len(clients)], name, replicas) for number, name in enumerate(deployments))
+    starts = (
+        _scale(clients[number % len(clients)], name, replicas)
+        for number, name in enumerate(deployments)
+    )
     await asyncio.gather(*starts)
     await eventually(
         partial(scheduler.query, SkeletonScheduler.placed),
@@ -217,7 +231,9 @@ async def _burst(clients: list[Client], deployments: list[str], replicas: int) -
 
 async def _settle(client: Client, replicas: int) -> None:
     """Wait until all replicas run."""
-    running = f'ExecutionStatus = "Running" AND WorkflowType = "{SkeletonReplica.__name__}"'
+    running = (
+        f'ExecutionStatus = "Running" AND WorkflowType = "{SkeletonReplica.__name__}"'
+    )
     await eventually(
         partial(client.count_workflows, running),
         lambda found: found.count >= replicas,
@@ -240,7 +256,9 @@ async def _change(client: Client, name: str, replicas: int) -> float:
     return await seconds_until_answered(deployment, request_of(name, replicas))
 
 
-async def seconds_until_answered(deployment: WorkflowHandle[Any, Any], request: str) -> float:
+async def seconds_until_answered(
+    deployment: WorkflowHandle[Any, Any], request: str
+) -> float:
     """Read from a history how long a scale waited until the task with its answer was complete.
 
     `request` is a text in the payload of the signal. Raises LookupError if it was not answered.
@@ -248,9 +266,14 @@ async def seconds_until_answered(deployment: WorkflowHandle[Any, Any], request: 
     began, is_answered = None, False
     async for event in deployment.fetch_history_events():
         signal = event.workflow_execution_signaled_event_attributes
-        if signal.signal_name == "scale" and request.encode() in signal.input.payloads[0].data:
+        if (
+            signal.signal_name == "scale"
+            and request.encode() in signal.input.payloads[0].data
+        ):
             began = event.event_time.ToDatetime()
-        is_answered = is_answered or (began is not None and signal.signal_name == "placed")
+        is_answered = is_answered or (
+            began is not None and signal.signal_name == "placed"
+        )
         is_complete = event.HasField("workflow_task_completed_event_attributes")
         if began is not None and is_answered and is_complete:
             spent: float = (event.event_time.ToDatetime() - began).total_seconds()
@@ -263,7 +286,9 @@ def request_of(name: str, replicas: int) -> str:
     return f"{name}/{replicas}"
 
 
-async def measure(deployments: int, replicas: int, changes: int, clients: int = 8) -> dict[str, float]:
+async def measure(
+    deployments: int, replicas: int, changes: int, clients: int = 8
+) -> dict[str, float]:
     """Measure the burst, and single changes after it. The times are seconds of wall time."""
     names = [f"bench-{number:04}" for number in range(deployments)]
     async with _served(clients) as served:
@@ -273,7 +298,10 @@ async def measure(deployments: int, replicas: int, changes: int, clients: int = 
         await _settle(served[0], deployments * replicas)
         spent = []
         for number in range(changes):
-            name, wanted = names[number % deployments], replicas + 1 + number // deployments
+            name, wanted = (
+                names[number % deployments],
+                replicas + 1 + number // deployments,
+            )
             spent.append(await _change(served[0], name, wanted))
     spent.sort()
     figures["single_p50_s"] = spent[len(spent) // 2]

@@ -1,9 +1,11 @@
-"""What many running replicas cost while nothing changes; prints one JSON line.
+"""Measure the cost of many running replicas while nothing changes.
 
-One testbed cluster with a node for every replica, the worker as users run it, a process of its own. First all replicas are made, which is
-timed. Then, when histories have stopped growing, the worker is watched for some minutes: its processor time in cores, its memory, and the
-events that each workflow's history gained. The load average is printed too: on a busy machine times are longer, but processor time of the
-worker and events hardly change.
+Prints one JSON line. One testbed cluster has a node for every replica, and the worker
+runs as a process of its own, as users run it. First all replicas are created, which is
+timed. When the histories have stopped growing, the worker is observed for some minutes:
+its processor time in cores, its memory, and the events that each workflow's history
+gains. The load average is printed too: a busy machine makes times longer, but hardly
+changes processor time and events.
 """
 
 import argparse
@@ -19,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run by its path; the tests are no installed package
+if not __package__:  # run by its path; the tests are not an installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import yaml
@@ -35,16 +37,22 @@ from testbed.fleet.fleet_file import FleetFile
 from testbed.running import Running
 from testbed.testbed import Testbed
 from tests.bench.one_line import one_line
-from tests.workflows.environment.harness import Json, WorkerProcess, a_deployment, a_worker, connected
+from tests.workflows.environment.harness import (
+    Json,
+    WorkerProcess,
+    a_deployment,
+    a_worker,
+    connected,
+)
 
 CLUSTER = "steady"
 NAMESPACE = "ml-team"
 POLL_SECONDS = 1.0
 TIMEOUT_SECONDS = 3600.0
-# Histories that did not grow for so long are taken to be at rest.
+# Histories that did not grow for this time count as at rest.
 REST_SECONDS = 20.0
 SAMPLE_SECONDS = 10.0
-# At most: the cores that an idle worker may use, and the events that a history may gain.
+# Limits: the cores that an idle worker may use, and the events that a history may gain.
 TARGETS = {"cores": 0.5, "events_per_workflow": 0.0}
 
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
@@ -57,18 +65,33 @@ Histories = dict[str, tuple[str, int]]
 
 def a_fleet(replicas: int) -> FleetFile:
     """One cluster with a node for every replica, since a replica takes a whole one."""
-    device = {"name": "gpu", "driver": "gpu.nvidia.com", "deviceClassName": "gpu.nvidia.com", "count": 1}
-    cluster = {"name": CLUSTER, "pools": [{"name": "small", "class": "one-gpu", "nodes": replicas}]}
-    return FleetFile.model_validate({"classes": {"one-gpu": {"devices": [device]}}, "clusters": [cluster]})
+    device = {
+        "name": "gpu",
+        "driver": "gpu.nvidia.com",
+        "deviceClassName": "gpu.nvidia.com",
+        "count": 1,
+    }
+    cluster = {
+        "name": CLUSTER,
+        "pools": [{"name": "small", "class": "one-gpu", "nodes": replicas}],
+    }
+    return FleetFile.model_validate(
+        {"classes": {"one-gpu": {"devices": [device]}}, "clusters": [cluster]}
+    )
 
 
 def note(what: str) -> None:
-    """Say on standard error what is going on: the whole takes many minutes."""
-    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {what}, load {os.getloadavg()[0]:.1f}\n")
+    """Report progress on standard error, because the run takes many minutes."""
+    sys.stderr.write(
+        f"{time.strftime('%H:%M:%S')} {what}, load {os.getloadavg()[0]:.1f}\n"
+    )
 
 
 async def until(check: Callable[[], Awaitable[bool]], what: str) -> float:
-    """Poll until it holds; give the seconds that it took. Raises TimeoutError after `TIMEOUT_SECONDS` seconds."""
+    """Poll until it holds; return the seconds that it took.
+
+    Raises TimeoutError after `TIMEOUT_SECONDS` seconds.
+    """
     started = time.perf_counter()
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while not await check():  # noqa: ASYNC110 - what is checked is in another process
@@ -89,22 +112,28 @@ async def apply(client: Client, document: Json) -> None:
         task_queue=queues.WORKFLOWS,
         **identity_at_start(kind, namespace, name),
         start_signal="set_spec",
-        start_signal_args=[SetSpec(request_id=f"apply/{name}", by="bench", manifest=document).wire()],
+        start_signal_args=[
+            SetSpec(request_id=f"apply/{name}", by="bench", manifest=document).wire()
+        ],
     )
 
 
 async def ready(client: Client, kind: str) -> int:
-    """Count the Ready objects of a kind, as visibility knows them."""
+    """Count the Ready objects of a kind in visibility."""
     query = f'ExecutionStatus = "Running" AND WorkflowType = "{kind}" AND ModelplaneReady = "True"'
     return (await client.count_workflows(query)).count
 
 
 async def connect_cluster(client: Client, running: Running, secrets: Path) -> None:
-    """Make the cluster known and wait until it is Ready."""
+    """Register the cluster and wait until it is Ready."""
     store = secret_store(Settings(secrets=SecretSettings(directory=secrets)))
     for document in _documents(running.manifests / "secrets.yaml"):
         data = {key: base64.b64decode(value) for key, value in document["data"].items()}
-        await store.put(StoredSecret(document["metadata"]["namespace"], document["metadata"]["name"], data))
+        await store.put(
+            StoredSecret(
+                document["metadata"]["namespace"], document["metadata"]["name"], data
+            )
+        )
     for file in ("classes.yaml", "clusters.yaml"):
         for document in _documents(running.manifests / file):
             await apply(client, document)
@@ -116,9 +145,14 @@ async def connect_cluster(client: Client, running: Running, secrets: Path) -> No
 
 
 async def make(client: Client, deployments: int, replicas: int) -> float:
-    """Apply all deployments at once; give the seconds until every replica is Ready."""
+    """Apply all deployments at once; return the seconds until every replica is Ready."""
     started = time.perf_counter()
-    await asyncio.gather(*(apply(client, a_deployment(f"steady-{i:03}", NAMESPACE, replicas=replicas)) for i in range(deployments)))
+    await asyncio.gather(
+        *(
+            apply(client, a_deployment(f"steady-{i:03}", NAMESPACE, replicas=replicas))
+            for i in range(deployments)
+        )
+    )
     shown = -1
 
     async def all_ready() -> bool:
@@ -147,7 +181,9 @@ async def histories(client: Client) -> Histories:
 
 
 def growth(before: Histories, after: Histories) -> dict[str, int]:
-    """Give the events that each workflow gained; a run that was continued as new counts from its beginning."""
+    """Return the events that each workflow gained; a continued run counts from its
+    beginning.
+    """
     gained = {}
     for workflow_id, (run, length) in after.items():
         old_run, old_length = before.get(workflow_id, ("", 0))
@@ -157,7 +193,7 @@ def growth(before: Histories, after: Histories) -> dict[str, int]:
 
 
 async def at_rest(client: Client) -> float:
-    """Wait until no history grows any more; give the seconds."""
+    """Wait until no history grows any more; return the seconds."""
     last: Histories = {}
 
     async def rests() -> bool:
@@ -174,7 +210,9 @@ async def at_rest(client: Client) -> float:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a process has used: seconds of processor time so far, and bytes of memory now."""
+    """Resources of a process: seconds of processor time so far, and bytes of memory
+    now.
+    """
 
     seconds: float
     memory: int
@@ -182,14 +220,24 @@ class Usage:
     @classmethod
     def of(cls, pid: int) -> "Usage":
         """Read it from the kernel."""
-        # The second field is the program's name in brackets and may itself hold spaces and brackets.
+        # The second field is the program's name in brackets, which may contain spaces
+        # and brackets.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        return cls((int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND, int(fields[21]) * _PAGE_BYTES)
+        return cls(
+            (int(fields[11]) + int(fields[12])) / _TICKS_PER_SECOND,
+            int(fields[21]) * _PAGE_BYTES,
+        )
 
 
-async def watch(client: Client, worker: WorkerProcess, minutes: float) -> dict[str, Any]:
-    """Watch a worker that has nothing to do."""
-    before, first, started = await histories(client), Usage.of(worker.pid), time.perf_counter()
+async def watch(
+    client: Client, worker: WorkerProcess, minutes: float
+) -> dict[str, Any]:
+    """Observe an idle worker."""
+    before, first, started = (
+        await histories(client),
+        Usage.of(worker.pid),
+        time.perf_counter(),
+    )
     peak_cores, last, last_at = 0.0, first, started
     while time.perf_counter() - started < minutes * 60:
         await asyncio.sleep(min(SAMPLE_SECONDS, minutes * 60))
@@ -215,11 +263,15 @@ async def watch(client: Client, worker: WorkerProcess, minutes: float) -> dict[s
 
 
 async def measure(chosen: argparse.Namespace, home: Path) -> dict[str, Any]:
-    """Make the replicas and watch them."""
-    testbed = Testbed(home / "testbed", a_fleet(chosen.deployments * chosen.replicas), note)
+    """Create the replicas and observe them."""
+    testbed = Testbed(
+        home / "testbed", a_fleet(chosen.deployments * chosen.replicas), note
+    )
     try:
         running = await asyncio.to_thread(testbed.up)
-        with a_worker(running.temporal_address, home / "secrets", home / "worker.log") as worker:
+        with a_worker(
+            running.temporal_address, home / "secrets", home / "worker.log"
+        ) as worker:
             async with connected(running) as client:
                 await connect_cluster(client, running, home / "secrets")
                 made = await make(client, chosen.deployments, chosen.replicas)
@@ -242,8 +294,9 @@ def _documents(file: Path) -> list[Json]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Read the sizes from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--deployments", type=int, default=50)
     parser.add_argument("--replicas", type=int, default=10, help="of each deployment")
     parser.add_argument("--minutes", type=float, default=10.0)

@@ -1,8 +1,10 @@
-"""What a storm of bad signals costs those who send good ones; prints one JSON line.
+"""Measure the cost of a storm of bad signals for senders of good ones.
 
-Deployments are placed beside a storm and without it, in turns on one server, and the times of both are compared: what else the machine does
-meets both. The storm goes to objects of every kind and to the scheduler, in equal parts, with every mistake of `tests/wire/inputs.py` but
-those of megabytes. `ratio` is the median time with the storm over the one without: what the storm costs is what is over 1.
+Prints one JSON line. Deployments are placed with and without the storm, in turns on one
+server, so other load of the machine affects both. The storm goes to objects of every
+kind and to the scheduler, in equal parts, with every mistake of `tests/wire/inputs.py`
+except those of megabytes. `ratio` is the median time with the storm over the one
+without it.
 """
 
 import argparse
@@ -16,7 +18,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
-if not __package__:  # run by its path; the tests are no installed package
+if not __package__:  # run by its path; the tests are not an installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from temporalio.service import RPCError
@@ -24,25 +26,44 @@ from temporalio.service import RPCError
 from api_types import names, queues
 from api_types.messages.signals import ENTITIES, FleetSchedulerSignals, signals_of
 from tests.bench.one_line import one_line
-from tests.bench.temporal_burst import NODES, POOLS, note, placed_count, until, with_clusters
+from tests.bench.temporal_burst import (
+    NODES,
+    POOLS,
+    note,
+    placed_count,
+    until,
+    with_clusters,
+)
 from tests.wire.inputs import LARGE, bad_inputs
 from tests.workflows.environment.harness import a_cache, a_deployment
-from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, protocol_fleet
+from tests.workflows.environment.protocol_fleet import (
+    NAMESPACE,
+    ProtocolFleet,
+    protocol_fleet,
+)
 from tests.workflows.environment.simulated_clusters import a_class
 
-# The share of a machine's noise; a storm that costs is far above it.
+# The share of a machine's noise; a costly storm is far above it.
 TARGETS = {"ratio": 1.15}
 VICTIM = "victim"
 
 
 async def victims(fleet: ProtocolFleet) -> list[tuple[str, Any]]:
-    """Make an object of each kind that the storm goes to; give each workflow id with what the kind takes."""
-    for document in (a_class(VICTIM), a_cache(VICTIM, NAMESPACE, "org/model"), a_deployment(VICTIM, NAMESPACE)):
+    """Make an object of each kind for the storm; return each workflow id with the
+    kind's handlers.
+    """
+    for document in (
+        a_class(VICTIM),
+        a_cache(VICTIM, NAMESPACE, "org/model"),
+        a_deployment(VICTIM, NAMESPACE),
+    ):
         metadata = document["metadata"]
         await fleet.client.start_workflow(
             document["kind"],
             None,
-            id=names.workflow_id(document["kind"], metadata.get("namespace", ""), metadata["name"]),
+            id=names.workflow_id(
+                document["kind"], metadata.get("namespace", ""), metadata["name"]
+            ),
             task_queue=queues.WORKFLOWS,
             start_signal="set_spec",
             start_signal_args=[{"manifest": document}],
@@ -56,24 +77,40 @@ async def victims(fleet: ProtocolFleet) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     for kind in ENTITIES:
         scope = NAMESPACE if kind.kind in namespaced else ""
-        found.append((names.workflow_id(kind.kind, scope, called.get(kind.kind, VICTIM)), kind))
+        found.append(
+            (names.workflow_id(kind.kind, scope, called.get(kind.kind, VICTIM)), kind)
+        )
     return [*found, (names.FLEET_SCHEDULER_ID, FleetSchedulerSignals)]
 
 
 @contextlib.asynccontextmanager
-async def storm(fleet: ProtocolFleet, receivers: list[tuple[str, Any]], per_minute: int) -> AsyncIterator[None]:
-    """Send so many bad signals a minute while the body runs."""
+async def storm(
+    fleet: ProtocolFleet, receivers: list[tuple[str, Any]], per_minute: int
+) -> AsyncIterator[None]:
+    """Send this number of bad signals per minute while the body runs."""
     rows = []
     for workflow_id, kind in receivers:
         for name, signal in signals_of(kind).items():
             inputs = bad_inputs(signal.message)
-            rows.append([(workflow_id, name, inputs[mistake]) for mistake in inputs if mistake not in LARGE])
+            rows.append(
+                [
+                    (workflow_id, name, inputs[mistake])
+                    for mistake in inputs
+                    if mistake not in LARGE
+                ]
+            )
     # One to each handler in turn, then the next mistake.
-    endless = itertools.cycle([each for turn in zip(*rows, strict=True) for each in turn])
+    endless = itertools.cycle(
+        [each for turn in zip(*rows, strict=True) for each in turn]
+    )
 
     async def send() -> None:
         for workflow_id, name, arguments in endless:
-            await fleet.clients[-1].get_workflow_handle(workflow_id).signal(name, args=arguments)
+            await (
+                fleet.clients[-1]
+                .get_workflow_handle(workflow_id)
+                .signal(name, args=arguments)
+            )
             await asyncio.sleep(60 / per_minute)
 
     task = asyncio.create_task(send())
@@ -86,8 +123,12 @@ async def storm(fleet: ProtocolFleet, receivers: list[tuple[str, Any]], per_minu
 
 
 async def placing(fleet: ProtocolFleet, count: int, turn: str) -> float:
-    """Apply so many new deployments at once; give the seconds until each has its places, and delete them."""
-    documents = [a_deployment(f"{turn}-{number:03}", NAMESPACE) for number in range(count)]
+    """Apply new deployments at once; return the seconds until each is placed, and
+    delete them.
+    """
+    documents = [
+        a_deployment(f"{turn}-{number:03}", NAMESPACE) for number in range(count)
+    ]
     started = time.perf_counter()
     await fleet.submit(documents)
 
@@ -99,14 +140,18 @@ async def placing(fleet: ProtocolFleet, count: int, turn: str) -> float:
     spent = time.perf_counter() - started
     note(turn, spent)
     for document in documents:
-        workflow_id = names.workflow_id("ModelDeployment", NAMESPACE, document["metadata"]["name"])
+        workflow_id = names.workflow_id(
+            "ModelDeployment", NAMESPACE, document["metadata"]["name"]
+        )
         await fleet.client.get_workflow_handle(workflow_id).signal("delete", {})
     for document in documents:
         seen = await fleet.describe(document["metadata"]["name"])
         for placement in (seen or {}).get("status", {}).get("placements", ()):
             replica = names.workflow_id("ModelReplica", NAMESPACE, placement["replica"])
             with contextlib.suppress(RPCError):  # it has ended by itself
-                await fleet.client.get_workflow_handle(replica).signal("force", {"scope": "all"})
+                await fleet.client.get_workflow_handle(replica).signal(
+                    "force", {"scope": "all"}
+                )
 
     async def gone() -> bool:
         return await fleet.running("ModelReplica") <= 1
@@ -127,20 +172,37 @@ async def measure(chosen: argparse.Namespace) -> dict[str, Any]:
             async with storm(fleet, receivers, chosen.signals):
                 stormy.append(await placing(fleet, chosen.deployments, f"storm-{turn}"))
     without, beside = statistics.median(calm), statistics.median(stormy)
-    return {"calm_s": round(without, 3), "storm_s": round(beside, 3), "ratio": round(beside / without, 3)}
+    return {
+        "calm_s": round(without, 3),
+        "storm_s": round(beside, 3),
+        "ratio": round(beside / without, 3),
+    }
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Read the sizes from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--deployments", type=int, default=200)
-    parser.add_argument("--clusters", type=int, default=20, help=f"each with {POOLS} pools of {NODES} nodes")
+    parser.add_argument(
+        "--clusters",
+        type=int,
+        default=20,
+        help=f"each with {POOLS} pools of {NODES} nodes",
+    )
     parser.add_argument("--signals", type=int, default=1_000, help="bad ones a minute")
     parser.add_argument("--turns", type=int, default=3)
     chosen = parser.parse_args(arguments)
     with one_line() as say:
         figures = asyncio.run(measure(chosen))
-        say({**vars(chosen), **figures, "targets": TARGETS, "met": figures["ratio"] <= TARGETS["ratio"]})
+        say(
+            {
+                **vars(chosen),
+                **figures,
+                "targets": TARGETS,
+                "met": figures["ratio"] <= TARGETS["ratio"],
+            }
+        )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,23 @@
-"""How fast the whole protocol is through a real Temporal server; prints one JSON line with each target beside what was measured.
+"""Measure the speed of the whole protocol through a real Temporal server.
 
-Server, workers and clients share this machine, workers and clients even one process, so the load average is printed too: a figure taken
-on a busy machine says little. Times are seconds of wall time. A bare skeleton of the protocol is measured first, in the same run: on every
-machine the product stands beside the cost of Temporal itself. Three measurements, the third on a server of its own:
+Prints one JSON line with each target next to the measurement. Server, workers and
+clients share this machine, and workers and clients even one process. The load average
+is printed too, because a figure from a busy machine says little. Times are seconds of
+wall time. The same run measures a bare skeleton of the protocol first, so that the
+product can be compared with the cost of Temporal itself on every machine. There are
+three measurements, the third on its own server:
 
-* burst: all deployments applied at once by eight clients; until the scheduler has placed the last replica;
-* single change: one deployment scaled up by one on the then quiet system; from the signal until the deployment has its decision
-  in its status. Both times are those of the server's history: a query that gets lost would cost seconds and says nothing of the change;
-* restart: all workers stopped without grace among so many running entities; from the start of the new ones, and of a fresh deployment with
-  them, until that one is placed. The start of a Python process is not part of it.
+* burst: eight clients apply all deployments at once; the time until the scheduler has
+placed the
+  last replica.
+* single change: one deployment is scaled up by one on the then quiet system; the time
+from the
+  signal until the deployment has its decision in its status. Both times come from the server's
+  history, because a lost query would cost seconds and say nothing about the change.
+* restart: all workers stop without grace among many running entities; the time from the
+start of
+  the new workers and of a fresh deployment until that deployment is placed. The start of a
+  Python process is not included.
 """
 
 import argparse
@@ -20,24 +29,34 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
-if not __package__:  # run by its path; the tests are no installed package
+if not __package__:  # run by its path; the tests are not an installed package
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from api_types import names
 from tests.bench import skeleton
 from tests.bench.one_line import one_line
 from tests.workflows.environment.harness import Json, a_deployment, condition
-from tests.workflows.environment.protocol_fleet import NAMESPACE, ProtocolFleet, ReportedCluster, protocol_fleet
+from tests.workflows.environment.protocol_fleet import (
+    NAMESPACE,
+    ProtocolFleet,
+    ReportedCluster,
+    protocol_fleet,
+)
 
 POOLS = 4
 NODES = 16
 POLL_SECONDS = 0.01
 TIMEOUT_SECONDS = 300.0
-# What the design asks for, in seconds.
-TARGETS = {"burst_decided_s": 8.0, "single_p50_s": 0.4, "single_p99_s": 0.3, "restart_fresh_decided_s": 5.0}
-# At most so many times as long as the bare skeleton.
+# Targets of the design, in seconds.
+TARGETS = {
+    "burst_decided_s": 8.0,
+    "single_p50_s": 0.4,
+    "single_p99_s": 0.3,
+    "restart_fresh_decided_s": 5.0,
+}
+# Limits, as multiples of the bare skeleton.
 OVER_SKELETON = 1.5
-# And of a burst of this many deployments with five replicas each.
+# The limit for a burst of this many deployments with five replicas each.
 LARGE_BURST, LARGE_BURST_SECONDS = 1_000, 40.0
 
 
@@ -53,9 +72,11 @@ async def until(
 
 
 async def with_clusters(fleet: ProtocolFleet, clusters: int) -> None:
-    """Make so many clusters known and wait until the scheduler counts them."""
+    """Register clusters and wait until the scheduler counts them."""
     pools = {f"pool-{i}": NODES for i in range(POOLS)}
-    await fleet.add([ReportedCluster(f"cluster-{i:04}", pools) for i in range(clusters)])
+    await fleet.add(
+        [ReportedCluster(f"cluster-{i:04}", pools) for i in range(clusters)]
+    )
 
     async def known() -> bool:
         seen = await fleet.scheduler("describe")
@@ -65,11 +86,13 @@ async def with_clusters(fleet: ProtocolFleet, clusters: int) -> None:
 
 
 def note(what: str, seconds: float) -> None:
-    """Say on standard error what is known so far: the whole takes minutes."""
+    """Report progress on standard error, because the run takes minutes."""
     sys.stderr.write(f"{what}: {seconds:.3f} s, load {os.getloadavg()[0]:.1f}\n")
 
 
-async def burst(fleet: ProtocolFleet, documents: list[Json], before: int = 0) -> dict[str, float]:
+async def burst(
+    fleet: ProtocolFleet, documents: list[Json], before: int = 0
+) -> dict[str, float]:
     """Apply all at once; return the seconds until all are applied and placed.
 
     `before`: how many replicas were placed before.
@@ -83,7 +106,7 @@ async def burst(fleet: ProtocolFleet, documents: list[Json], before: int = 0) ->
 
     await fleet.submit(documents)
     times = {"applied_s": time.perf_counter() - started}
-    # Each look costs the scheduler a query, on the processors that are measured.
+    # Each poll costs the scheduler a query, on the processors that are measured.
     await until(placed, 0.25)
     times["decided_s"] = time.perf_counter() - started
     note("burst decided", times["decided_s"])
@@ -109,29 +132,42 @@ async def settle(fleet: ProtocolFleet, documents: list[Json], before: int = 0) -
 
 
 async def quiet(fleet: ProtocolFleet, documents: list[Json]) -> bool:
-    """Whether every deployment got its decision and started its replicas."""
+    """Return whether every deployment got its decision and started its replicas."""
     for document in documents:
-        if not await placed_count(fleet, document["metadata"]["name"], document["spec"]["replicas"]):
+        if not await placed_count(
+            fleet, document["metadata"]["name"], document["spec"]["replicas"]
+        ):
             return False
     return True
 
 
 async def placed_count(fleet: ProtocolFleet, name: str, replicas: int) -> bool:
-    """Whether a deployment says that so many replicas are placed and started."""
+    """Return whether a deployment reports this number of replicas as placed and
+    started.
+    """
     seen = await fleet.describe(name)
     if seen is None:
         return False
-    return condition(seen, "ReplicasScheduled") == "True" and int(seen["status"]["replicas"]["total"]) == replicas
+    return (
+        condition(seen, "ReplicasScheduled") == "True"
+        and int(seen["status"]["replicas"]["total"]) == replicas
+    )
 
 
-async def single_changes(fleet: ProtocolFleet, documents: list[Json], changes: int) -> list[float]:
-    """Scale one deployment after the other up by one; return the seconds of each, sorted."""
+async def single_changes(
+    fleet: ProtocolFleet, documents: list[Json], changes: int
+) -> list[float]:
+    """Scale one deployment after the other up by one; return the seconds of each,
+    sorted.
+    """
     spent = [await single_change(fleet, documents, number) for number in range(changes)]
     note("slowest single change", max(spent))
     return sorted(spent)
 
 
-async def single_change(fleet: ProtocolFleet, documents: list[Json], number: int) -> float:
+async def single_change(
+    fleet: ProtocolFleet, documents: list[Json], number: int
+) -> float:
     """Scale the next deployment up by one; return the seconds until it has its places.
 
     The first change is number 0.
@@ -147,21 +183,26 @@ async def single_change(fleet: ProtocolFleet, documents: list[Json], number: int
 
 
 async def restart(fleet: ProtocolFleet) -> float:
-    """Lose all workers, start others; give the seconds until a fresh deployment is placed."""
+    """Lose all workers and start others; return the seconds until a fresh deployment is
+    placed.
+    """
     await fleet.lose_workers()
     started = time.perf_counter()
-    await asyncio.gather(fleet.start_workers(), fleet.apply(a_deployment("fresh", NAMESPACE)))
+    await asyncio.gather(
+        fleet.start_workers(), fleet.apply(a_deployment("fresh", NAMESPACE))
+    )
     await until(lambda: placed_count(fleet, "fresh", 1), 0.05)
     return time.perf_counter() - started
 
 
 def deployments(count: int, replicas: int) -> list[Json]:
-    """Make so many deployments."""
-    return [a_deployment(f"bench-{i:04}", NAMESPACE, replicas=replicas) for i in range(count)]
+    return [
+        a_deployment(f"bench-{i:04}", NAMESPACE, replicas=replicas)
+        for i in range(count)
+    ]
 
 
 async def measure(chosen: argparse.Namespace) -> dict[str, float]:
-    """Take all three measurements."""
     changes = 0 if chosen.burst_only else chosen.changes
     bare = await skeleton.measure(chosen.deployments, chosen.replicas, changes)
     figures = {f"skeleton_{name}": seconds for name, seconds in bare.items()}
@@ -169,16 +210,23 @@ async def measure(chosen: argparse.Namespace) -> dict[str, float]:
     documents = deployments(chosen.deployments, chosen.replicas)
     async with protocol_fleet() as fleet:
         await with_clusters(fleet, chosen.clusters)
-        figures |= {f"burst_{name}": seconds for name, seconds in (await burst(fleet, documents)).items()}
+        figures |= {
+            f"burst_{name}": seconds
+            for name, seconds in (await burst(fleet, documents)).items()
+        }
         if chosen.burst_only:
             return figures
-        figures["burst_replicas_running_s"] = figures["burst_decided_s"] + await settle(fleet, documents)
+        figures["burst_replicas_running_s"] = figures["burst_decided_s"] + await settle(
+            fleet, documents
+        )
         spent = await single_changes(fleet, documents, chosen.changes)
         figures["single_p50_s"] = spent[len(spent) // 2]
         figures["single_p99_s"] = spent[math.ceil(len(spent) * 0.99) - 1]
     async with protocol_fleet() as fleet:
         await with_clusters(fleet, chosen.clusters)
-        running = max(1, math.ceil((chosen.entities - chosen.clusters) / (1 + chosen.replicas)))
+        running = max(
+            1, math.ceil((chosen.entities - chosen.clusters) / (1 + chosen.replicas))
+        )
         documents = deployments(running, chosen.replicas)
         await burst(fleet, documents)
         await settle(fleet, documents)
@@ -187,21 +235,44 @@ async def measure(chosen: argparse.Namespace) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Read the sizes from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--deployments", type=int, default=200)
     parser.add_argument("--replicas", type=int, default=5)
     parser.add_argument("--clusters", type=int, default=100)
-    parser.add_argument("--entities", type=int, default=500, help="clusters, deployments and replicas alive at the restart")
+    parser.add_argument(
+        "--entities",
+        type=int,
+        default=500,
+        help="clusters, deployments and replicas alive at the restart",
+    )
     parser.add_argument("--burst-only", action="store_true")
     parser.add_argument("--changes", type=int, default=100)
     chosen = parser.parse_args(arguments)
     with one_line() as say:
         figures = asyncio.run(measure(chosen))
         rounded = {name: round(seconds, 3) for name, seconds in figures.items()}
-        over = {name: round(figures[name] / figures[f"skeleton_{name}"], 3) for name in figures if f"skeleton_{name}" in figures}
-        ratios = {name: round(figures[name] / target, 3) for name, target in TARGETS.items() if name in figures}
-        say({**vars(chosen), **rounded, "targets": TARGETS, "ratios": ratios, "over_skeleton": over, "met": max(ratios.values()) <= 1})
+        over = {
+            name: round(figures[name] / figures[f"skeleton_{name}"], 3)
+            for name in figures
+            if f"skeleton_{name}" in figures
+        }
+        ratios = {
+            name: round(figures[name] / target, 3)
+            for name, target in TARGETS.items()
+            if name in figures
+        }
+        say(
+            {
+                **vars(chosen),
+                **rounded,
+                "targets": TARGETS,
+                "ratios": ratios,
+                "over_skeleton": over,
+                "met": max(ratios.values()) <= 1,
+            }
+        )
 
 
 if __name__ == "__main__":

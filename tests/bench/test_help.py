@@ -1,4 +1,4 @@
-"""Every benchmark explains itself, without running, when it is asked for its options."""
+"""Every benchmark prints its options without running."""
 
 import runpy
 import sys
@@ -6,7 +6,7 @@ import sys
 import pytest
 
 
-# Beside other tests of benchmarks some of the modules are loaded already.
+# Other tests of benchmarks may have loaded some of the modules already.
 @pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
 @pytest.mark.parametrize(
     "module",
@@ -22,9 +22,12 @@ import pytest
         ".storm",
         ".targets",
         ".temporal_burst",
+        ".traffic",
     ],
 )
-def test_help_only_prints_the_options(module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_only_prints_the_options(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(sys, "argv", ["bench", "--help"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module(f"tests.bench{module or '.__main__'}", run_name="__main__")

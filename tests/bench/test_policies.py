@@ -1,4 +1,4 @@
-"""The scenarios of the policies ask what they say, on small fleets."""
+"""The scenarios of the policies give the expected decisions on small fleets."""
 
 import pytest
 
@@ -9,10 +9,12 @@ SMALL = 200
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_each_decision_gives_what_the_scenario_says(name: str) -> None:
+def test_each_decision_gives_the_numbers_of_its_scenario(name: str) -> None:
     scenario = SCENARIOS[name]
     assert measure(scenario, min(scenario.size, SMALL), 1, 60)["decisions"] == 1
 
 
-def test_what_is_compared_is_measured() -> None:
-    assert {name for growth in GROWTH for name in (growth.many, growth.few)} <= set(SCENARIOS)
+def test_every_compared_scenario_is_measured() -> None:
+    assert {name for growth in GROWTH for name in (growth.many, growth.few)} <= set(
+        SCENARIOS
+    )

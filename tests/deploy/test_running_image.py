@@ -1,7 +1,7 @@
-"""The image in a container engine: its programs run as deploy/ runs them, and serve a real fleet.
+"""The image in a container engine: its programs run as in deploy/, and serve a fleet.
 
-Only a container shows that the image has every file that the programs need, and that they run with
-an unprivileged user, a read-only root file system and no capabilities.
+Only a container shows that the image has every file that the programs need, and that
+they run with an unprivileged user, a read-only root file system and no capabilities.
 """
 
 import os
@@ -73,7 +73,8 @@ def image() -> Iterator[str]:
     name = built_image(engine)
     with engine.docker_api() as address, pytest.MonkeyPatch.context() as patch:
         patch.setenv("DOCKER_HOST", address)
-        # Ryuk is an image of a registry. The fixtures here remove their containers themselves.
+        # Ryuk would need an image from a registry. The fixtures here remove their
+        # containers themselves.
         patch.setattr(testcontainers_config, "ryuk_disabled", True)
         yield name
 
@@ -92,7 +93,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 @dataclass(frozen=True)
 class Place:
-    """Where containers run: the Temporal server that they reach, and folders by mount path."""
+    """The environment of containers: the Temporal server, and folders by mount path."""
 
     temporal_address: str
     mounts: dict[str, Path]
@@ -100,7 +101,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def place(fleet: Running, tmp_path_factory: pytest.TempPathFactory) -> Place:
-    """The settings of deploy/, the manifests of the fleet, and a secret store of the user's."""
+    """The settings of deploy/, the manifests of the fleet, and the user's secret store."""
     folder = tmp_path_factory.mktemp("mounts")
     settings, secrets = folder / "settings", folder / "secrets"
     settings.mkdir()
@@ -108,7 +109,9 @@ def place(fleet: Running, tmp_path_factory: pytest.TempPathFactory) -> Place:
     manifests = shutil.copytree(fleet.manifests, folder / "manifests")
     for path in (secrets, manifests, *manifests.iterdir()):
         os.chown(path, USER, USER)
-    config_map = yaml.safe_load((ROOT / "deploy" / "kubernetes" / "settings.yaml").read_text())
+    config_map = yaml.safe_load(
+        (ROOT / "deploy" / "kubernetes" / "settings.yaml").read_text()
+    )
     (settings / "config.yaml").write_text(config_map["data"]["config.yaml"])
     mounts = {
         "/etc/modelplane": settings,
@@ -120,8 +123,12 @@ def place(fleet: Running, tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @contextmanager
-def running(image: str, pod: Json, at: Place, **settings: str) -> Iterator[DockerContainer]:
-    """Start the container of a pod of deploy/ with its rights, scratch folder and command."""
+def running(
+    image: str, pod: Json, at: Place, **settings: str
+) -> Iterator[DockerContainer]:
+    """Start the container of a pod of deploy/ with its rights, scratch folder and
+    command.
+    """
     (spec,) = pod["containers"]
     rights = spec["securityContext"]
     paths = {each["name"]: each["mountPath"] for each in spec["volumeMounts"]}
@@ -142,7 +149,9 @@ def running(image: str, pod: Json, at: Place, **settings: str) -> Iterator[Docke
         entrypoint=spec.get("command"),
         read_only=rights["readOnlyRootFilesystem"],
         cap_drop=rights["capabilities"]["drop"],
-        security_opt=[] if rights["allowPrivilegeEscalation"] else ["no-new-privileges"],
+        security_opt=[]
+        if rights["allowPrivilegeEscalation"]
+        else ["no-new-privileges"],
     )
     for path in scratch:
         container.with_tmpfs_mount(path)
@@ -160,7 +169,7 @@ def worker(image: str, place: Place) -> Iterator[DockerContainer]:
 
 @pytest.fixture(scope="module")
 def front(image: str, place: Place) -> Iterator[str]:
-    """Address of the front."""
+    """Return the address of the front."""
     address = f"127.0.0.1:{free_port()}"
     with running(image, FRONT, place, MODELPLANE_FRONT__LISTEN=address) as container:
         answers(container, f"http://{address}/readyz")
@@ -168,7 +177,7 @@ def front(image: str, place: Place) -> Iterator[str]:
 
 
 def answers(container: DockerContainer, url: str) -> None:
-    """Wait until a program in a container answers with 200; fail as soon as it ended."""
+    """Wait until a program in a container answers with 200; fail if it exits."""
     for pause in pauses():
         with suppress(httpx.TransportError):
             if httpx.get(url, trust_env=False).status_code == HTTPStatus.OK:
@@ -193,21 +202,37 @@ def test_the_worker_of_the_image_serves_a_model_and_its_front_shows_it(
     front: str,
 ) -> None:
     assert "promoted" in modelplane(worker, "workers", "promote", "--wait")
-    applied = modelplane(worker, "apply", "-f", "/manifests", "-f", "/examples/demo.yaml", "--wait")
+    applied = modelplane(
+        worker, "apply", "-f", "/manifests", "-f", "/examples/demo.yaml", "--wait"
+    )
     assert "inferenceclass/small created" in applied
     listed = modelplane(worker, "get", "icl,ic,md", "-o", "name").split()
-    assert listed == ["inferenceclass/small", "inferencecluster/only", "modeldeployment/demo"]
+    assert listed == [
+        "inferenceclass/small",
+        "inferencecluster/only",
+        "modeldeployment/demo",
+    ]
 
     path = "/apis/modelplane.ai/v1alpha1/namespaces/default/modeldeployments/demo"
     seen = httpx.get(f"{front}{path}", trust_env=False).raise_for_status().json()
-    ready = {each["type"]: each["status"] for each in seen["status"]["conditions"]}["Ready"]
-    assert (seen["status"]["replicas"]["ready"], ready) == (seen["spec"]["replicas"], "True")
+    ready = {each["type"]: each["status"] for each in seen["status"]["conditions"]}[
+        "Ready"
+    ]
+    assert (seen["status"]["replicas"]["ready"], ready) == (
+        seen["spec"]["replicas"],
+        "True",
+    )
 
 
-def test_the_container_has_no_rights_that_deploy_does_not_grant(worker: DockerContainer) -> None:
+def test_the_container_has_no_rights_that_deploy_does_not_grant(
+    worker: DockerContainer,
+) -> None:
     status = worker.exec(["cat", "/proc/1/status"]).output.decode().splitlines()
     held = dict(line.split(":", 1) for line in status)
-    rights = {key: held[key].split() for key in ("Uid", "Gid", "CapEff", "CapPrm", "NoNewPrivs")}
+    rights = {
+        key: held[key].split()
+        for key in ("Uid", "Gid", "CapEff", "CapPrm", "NoNewPrivs")
+    }
     none = ["0" * 16]
     ids = [str(USER)] * 4
     assert rights == {
@@ -221,11 +246,13 @@ def test_the_container_has_no_rights_that_deploy_does_not_grant(worker: DockerCo
     assert (refused.exit_code, b"Read-only file system" in refused.output) == (1, True)
 
 
-def test_the_worker_ends_cleanly_within_the_grace_period(image: str, place: Place) -> None:
+def test_the_worker_ends_cleanly_within_the_grace_period(
+    image: str, place: Place
+) -> None:
     address = f"127.0.0.1:{free_port()}"
     with running(image, WORKER, place, MODELPLANE_WORKER__LISTEN=address) as container:
         answers(container, f"http://{address}/healthz")
         wrapped = container.get_wrapped_container()
-        # SIGTERM, and SIGKILL, which gives 137, after the grace period.
+        # SIGTERM, and SIGKILL after the grace period, which gives 137.
         wrapped.stop(timeout=WORKER["terminationGracePeriodSeconds"])
         assert wrapped.wait()["StatusCode"] == 0

@@ -1,4 +1,6 @@
-"""docs/policy.md: a row for each field of the fleet's policy, with the default and the values of the code."""
+"""docs/policy.md: a row for each field of the fleet's policy, with the default and the
+values of the code.
+"""
 
 import re
 from dataclasses import MISSING, fields
@@ -27,7 +29,12 @@ NO_LIMIT = {
 
 def table(after: str, columns: int) -> dict[str, list[str]]:
     """The first table behind a text: first column to the others, as written."""
-    lines = DOCUMENT.partition(after)[2].partition("\n|")[2].partition("\n\n")[0].splitlines()
+    lines = (
+        DOCUMENT.partition(after)[2]
+        .partition("\n|")[2]
+        .partition("\n\n")[0]
+        .splitlines()
+    )
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     assert rows
     assert all(len(row) == columns for row in rows), rows
@@ -51,13 +58,21 @@ def test_default_and_values_of_a_field_are_those_of_the_code(field: str) -> None
     assert default == written(DEFAULTS[field])
     with pytest.raises(InvalidPolicyError) as refused:
         read_policy({field: "?"})
-    assert refused.value.problems == (f"{field}: must {values if values.startswith('map ') else f'be {values}'}, got '?'",)
+    assert refused.value.problems == (
+        f"{field}: must {values if values.startswith('map ') else f'be {values}'}, got '?'",
+    )
     assert meaning
 
 
 def test_every_profile_is_listed_with_its_functions_in_order() -> None:
-    listed = {name: re.findall(r"`([^`]+)`", functions) for name, (functions,) in table("## Profiles", 2).items()}
-    assert listed == {**{name: list(functions) for name, functions in PROFILES.items()}, WEIGHTED: ["weights"]}
+    listed = {
+        name: re.findall(r"`([^`]+)`", functions)
+        for name, (functions,) in table("## Profiles", 2).items()
+    }
+    assert listed == {
+        **{name: list(functions) for name, functions in PROFILES.items()},
+        WEIGHTED: ["weights"],
+    }
 
 
 def test_every_scoring_function_is_explained() -> None:
@@ -66,7 +81,14 @@ def test_every_scoring_function_is_explained() -> None:
 
 def test_every_field_of_a_quota_is_listed_with_its_default() -> None:
     listed = {name: default for name, (default, _) in table("## Quotas", 3).items()}
-    required = {camel(field.name) for field in fields(Quota) if field.default is MISSING and field.default_factory is MISSING}
+    required = {
+        camel(field.name)
+        for field in fields(Quota)
+        if field.default is MISSING and field.default_factory is MISSING
+    }
     assert listed == {
-        camel(field.name): "required" if camel(field.name) in required else NO_LIMIT[camel(field.name)] for field in fields(Quota)
+        camel(field.name): "required"
+        if camel(field.name) in required
+        else NO_LIMIT[camel(field.name)]
+        for field in fields(Quota)
     }

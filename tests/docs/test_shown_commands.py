@@ -21,10 +21,14 @@ LEFT_OUT = {"MissingParameter", "BadOptionUsage", "NoArgsIsHelpError"}
 def whole() -> Iterator[Any]:
     """The commands of every block of shell."""
     for path in DOCUMENTS:
-        blocks = re.findall(r"^ *```sh\n(.*?)^ *```", path.read_text(), re.MULTILINE | re.DOTALL)
+        blocks = re.findall(
+            r"^ *```sh\n(.*?)^ *```", path.read_text(), re.MULTILINE | re.DOTALL
+        )
         for line in "\n".join(blocks).replace("\\\n", " ").splitlines():
             if line.strip().startswith(PROGRAM):
-                yield pytest.param(line.strip(), id=f"{path.name}: {line.strip()}"[:100])
+                yield pytest.param(
+                    line.strip(), id=f"{path.name}: {line.strip()}"[:100]
+                )
 
 
 def in_sentences() -> list[str]:

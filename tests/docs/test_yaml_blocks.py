@@ -1,4 +1,6 @@
-"""YAML in the documents: whole manifests, and parts of a ModelDeployment, are accepted as they are written."""
+"""YAML in the documents: whole manifests, and parts of a ModelDeployment, are accepted
+as they are written.
+"""
 
 import copy
 import re
@@ -12,7 +14,7 @@ import yaml
 from api_types.resources.parts import probes
 from api_types.resources.parts.pod_policy import PodPolicy
 from api_types.validation.manifests import admit
-from client.manifests.checks import CHECKS
+from fleet_client.checks import CHECKS
 from front.access.access_file import AccessFile
 from front.access.signing import CallersFile
 from front.scaling.scraping import ScrapeFile
@@ -28,16 +30,27 @@ POD_POLICY = (ROOT / "docs" / "pod-policy.md").read_text()
 def blocks() -> Iterator[Any]:
     """Every block of YAML, with the document that it is in."""
     for path in DOCUMENTS:
-        for index, text in enumerate(re.findall(r"^ *```ya?ml\n(.*?)^ *```", path.read_text(), flags=re.MULTILINE | re.DOTALL)):
+        for index, text in enumerate(
+            re.findall(
+                r"^ *```ya?ml\n(.*?)^ *```",
+                path.read_text(),
+                flags=re.MULTILINE | re.DOTALL,
+            )
+        ):
             yield pytest.param(text, id=f"{path.name}-{index}")
 
 
 def laid_over(base: Any, part: Any) -> Any:
     """Lay a part over a document, lists item by item."""
     if isinstance(base, dict) and isinstance(part, dict):
-        return base | {key: laid_over(base.get(key), value) for key, value in part.items()}
+        return base | {
+            key: laid_over(base.get(key), value) for key, value in part.items()
+        }
     if isinstance(base, list) and isinstance(part, list):
-        return [laid_over(base[at] if at < len(base) else None, each) for at, each in enumerate(part)] + base[len(part) :]
+        return [
+            laid_over(base[at] if at < len(base) else None, each)
+            for at, each in enumerate(part)
+        ] + base[len(part) :]
     return copy.deepcopy(part)
 
 
@@ -68,26 +81,44 @@ def test_the_documents_of_fields_have_a_block_each() -> None:
     assert {"stopping-pods.md", "engines.md", "pod-policy.md"} <= with_blocks
 
 
-def test_the_table_of_grants_has_every_field_in_the_order_of_the_code_and_no_other() -> None:
-    listed = [row[0].strip("`").removesuffix("[]") for row in rows(POD_POLICY, "| Field | Of | Bounds | What it grants |")]
-    assert listed == [field.alias or name for name, field in PodPolicy.model_fields.items()]
+def test_the_table_of_grants_has_every_field_in_the_order_of_the_code_and_no_other() -> (
+    None
+):
+    listed = [
+        row[0].strip("`").removesuffix("[]")
+        for row in rows(POD_POLICY, "| Field | Of | Bounds | Grant |")
+    ]
+    assert listed == [
+        field.alias or name for name, field in PodPolicy.model_fields.items()
+    ]
 
 
 @pytest.mark.slow
 def test_the_table_of_startup_times_is_what_is_rendered() -> None:
     """The probe is asked in whole periods, so it has up to one more."""
-    table = {cache: int(seconds) for cache, seconds in rows(ENGINES, "| Volume of the cache, GiB | Seconds |")}
+    table = {
+        cache: int(seconds)
+        for cache, seconds in rows(ENGINES, "| Volume of the cache, GiB | Seconds |")
+    }
     assert set(table) > {"none"}
     engine = an_engine("main", {**a_member(), "probes": {}})
     for cache, seconds in table.items():
-        probe = container(render(engine, cache_gib=0 if cache == "none" else int(cache)))["startupProbe"]
-        assert (probe["periodSeconds"], probe["failureThreshold"]) == (10, -(-seconds // 10)), cache
+        probe = container(
+            render(engine, cache_gib=0 if cache == "none" else int(cache))
+        )["startupProbe"]
+        assert (probe["periodSeconds"], probe["failureThreshold"]) == (
+            10,
+            -(-seconds // 10),
+        ), cache
 
 
 def test_the_bounds_and_defaults_of_probes_are_those_of_the_code() -> None:
     default = probes.Liveness()
     text = " ".join(ENGINES.split())
-    assert f"`startupSeconds`, from {probes.STARTUP_SECONDS[0]} to {probes.STARTUP_SECONDS[1]}." in text
+    assert (
+        f"`startupSeconds`, from {probes.STARTUP_SECONDS[0]} to {probes.STARTUP_SECONDS[1]}."
+        in text
+    )
     for field, (least, most), value in (
         ("periodSeconds", probes.PERIOD_SECONDS, default.period_seconds),
         ("timeoutSeconds", probes.TIMEOUT_SECONDS, default.timeout_seconds),

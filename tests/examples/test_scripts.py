@@ -1,4 +1,4 @@
-"""Scripts in the manifests of examples: the shell that they name can read them, and they end as an engine has to."""
+"""Scripts in example manifests are valid for their shell, and end as an engine must."""
 
 import contextlib
 import os
@@ -15,11 +15,12 @@ from testbed.waiting import wait_until
 from tests.environment.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[2] / "examples"
-# /bin/sh of the images that engines come in, which are made of Debian and Ubuntu.
+# The engine images derive from Debian and Ubuntu, where /bin/sh is dash.
 SHELLS = {"sh": "dash", "bash": "bash"}
 WIDE = ROOT / "models" / "wide-expert-parallel.yaml"
 RANKS = 8
-# A rank, in place of vLLM: it says which one it is, ends with the status that it finds, and notes a SIGTERM.
+# A rank, instead of vLLM. It prints its rank, exits with a given status, and records a
+# SIGTERM.
 RANK = """#!/bin/sh
 for word; do
   case $word in --port=*) port=${word#--port=} ;; --data-parallel-rank=*) rank=${word#*=} ;; esac
@@ -32,7 +33,7 @@ exit $(cat status-$rank)
 
 
 def containers(node: Any) -> Iterator[dict[str, Any]]:
-    """Every object with a command below a node of a manifest."""
+    """Yield every object with a command below a node of a manifest."""
     if isinstance(node, dict):
         if "command" in node:
             yield node
@@ -42,7 +43,7 @@ def containers(node: Any) -> Iterator[dict[str, Any]]:
 
 
 def scripts() -> Iterator[tuple[Path, str, str]]:
-    """Every script of the examples: its file, its shell and its text."""
+    """Return every script of the examples: file, shell and text."""
     for path in sorted(ROOT.rglob("*.yaml")):
         for document in yaml.safe_load_all(path.read_text()):
             for container in containers(document):
@@ -54,54 +55,79 @@ def scripts() -> Iterator[tuple[Path, str, str]]:
 SCRIPTS = list(scripts())
 
 
-@pytest.mark.parametrize(("path", "shell", "script"), SCRIPTS, ids=[f"{path.name}-{index}" for index, (path, *_) in enumerate(SCRIPTS)])
-def test_the_shell_that_is_named_can_read_the_script(path: Path, shell: str, script: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "shell", "script"),
+    SCRIPTS,
+    ids=[f"{path.name}-{index}" for index, (path, *_) in enumerate(SCRIPTS)],
+)
+def test_the_scripts_are_valid_for_their_shell(
+    path: Path, shell: str, script: str
+) -> None:
     assert path.exists()
-    done = subprocess.run([SHELLS[shell], "-n", "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [SHELLS[shell], "-n", "-c", script], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.fixture
 def ranks(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The script of the example with its ranks, each of which is a small script of ours, in a folder of their own."""
+    """The script of the example, with small scripts instead of its ranks."""
     program = tmp_path / "bin" / "vllm"
     program.parent.mkdir()
     program.write_text(RANK)
     program.chmod(0o755)
-    (shell, script), *others = [(shell, script) for path, shell, script in SCRIPTS if path == WIDE]
+    (shell, script), *others = [
+        (shell, script) for path, shell, script in SCRIPTS if path == WIDE
+    ]
     assert not others
     environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
     running = subprocess.Popen(
-        [SHELLS[shell], "-c", script], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [SHELLS[shell], "-c", script],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     try:
         yield running
     finally:
-        # As the end of the first process of a container ends all others.
+        # As the end of a container's first process ends all others.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(running.pid, signal.SIGKILL)
         running.communicate()
 
 
 def until_all_have_begun(folder: Path) -> None:
-    """Wait for all ranks, each with its port and its device."""
+    """Wait for all ranks, each with its port and device."""
 
     def begun() -> dict[int, str]:
-        return {rank: file.read_text().strip() for rank in range(RANKS) if (file := folder / f"started-{rank}").exists()}
+        return {
+            rank: file.read_text().strip()
+            for rank in range(RANKS)
+            if (file := folder / f"started-{rank}").exists()
+        }
 
     wanted = {rank: f"{8000 + rank} {rank}" for rank in range(RANKS)}
     wait_until(lambda: begun() == wanted, TIMEOUT_SECONDS, lambda: f"began: {begun()}")
 
 
-def test_the_ranks_of_the_example_end_with_the_first_that_ends(ranks: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_all_ranks_of_the_example_end_when_one_ends(
+    ranks: subprocess.Popen[str], tmp_path: Path
+) -> None:
     until_all_have_begun(tmp_path)
     assert ranks.poll() is None
     (tmp_path / "status-3").write_text("7\n")
     assert ranks.wait(TIMEOUT_SECONDS) == 7
 
 
-def test_the_ranks_of_the_example_are_told_to_stop(ranks: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_the_ranks_of_the_example_receive_sigterm(
+    ranks: subprocess.Popen[str], tmp_path: Path
+) -> None:
     until_all_have_begun(tmp_path)
     ranks.terminate()
     ranks.wait(TIMEOUT_SECONDS)
-    assert {file.name for file in tmp_path.glob("ended-*")} == {f"ended-{rank}" for rank in range(RANKS)}
+    assert {file.name for file in tmp_path.glob("ended-*")} == {
+        f"ended-{rank}" for rank in range(RANKS)
+    }

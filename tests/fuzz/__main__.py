@@ -1,7 +1,8 @@
-"""Fuzz every target for as long as is given: `python -m tests.fuzz --minutes 30`.
+"""Fuzz every target for a given time: `python -m tests.fuzz --minutes 30`.
 
-The corpus is run first, then batches of drawn cases, target after target, each from another seed. What is found is printed with the place
-where it broke, and the input is written into the corpus, so that every run tries it from then on.
+The corpus runs first, then batches of drawn cases, target after target, each from
+another seed. A finding is printed with its location in the code, and its input is
+written into the corpus, so that every later run tries it.
 """
 
 import argparse
@@ -21,13 +22,17 @@ _DETAIL = 3_000
 
 
 def main() -> int:
-    """Run the program; the exit code is 1 if something was found."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Run the program; the exit code is 1 if there was a finding."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--targets", nargs="+", choices=sorted(TARGETS), default=list(TARGETS))
+    parser.add_argument(
+        "--targets", nargs="+", choices=sorted(TARGETS), default=list(TARGETS)
+    )
     options = parser.parse_args()
     until = monotonic() + 60 * options.minutes
-    # A seed that was given is repeated; otherwise each run tries something else.
+    # A given seed is repeated; otherwise each run uses a new one.
     seeds = random.Random(SEED if SEED != FIXED_SEED else None)  # noqa: S311
     outcomes = {target: Outcome() for target in options.targets}
     for target in options.targets:
@@ -36,27 +41,42 @@ def main() -> int:
         left = until - monotonic()
         if left <= 0:
             break
-        _batch(target, seeds.randrange(2**32), outcomes[target], cases=_BATCH_CASES, seconds=min(_BATCH_SECONDS, left))
+        _batch(
+            target,
+            seeds.randrange(2**32),
+            outcomes[target],
+            cases=_BATCH_CASES,
+            seconds=min(_BATCH_SECONDS, left),
+        )
     _print(outcomes)
     return any(outcome.findings for outcome in outcomes.values())
 
 
-def _batch(target: str, seed: int, outcome: Outcome, *, cases: int = 0, seconds: float) -> None:
+def _batch(
+    target: str, seed: int, outcome: Outcome, *, cases: int = 0, seconds: float
+) -> None:
     known = set(outcome.findings)
     run_batch(target, seed, outcome, corpus=not cases, cases=cases, seconds=seconds)
     for signature in outcome.findings.keys() - known:
         found = outcome.findings[signature]
-        file = corpus.keep(target, found.text) if cases else None
-        print(f"\n{target}: {signature} (seed {seed}){f', kept as {file}' if file else ''}\n{found.detail[-_DETAIL:]}", flush=True)
+        kept = f", kept as {corpus.keep(target, found.text)}" if cases else ""
+        print(
+            f"\n{target}: {signature} (seed {seed}){kept}\n{found.detail[-_DETAIL:]}",
+            flush=True,
+        )
 
 
 def _print(outcomes: dict[str, Outcome]) -> None:
     print(f"\n{'TARGET':<12}{'CASES':>9}{'SLOWEST':>10}{'MEMORY':>10}{'FINDINGS':>10}")
     for target, outcome in outcomes.items():
         slowest, memory = f"{outcome.slowest:.2f} s", f"{outcome.memory_mib:.0f} MiB"
-        print(f"{target:<12}{outcome.count:>9}{slowest:>10}{memory:>10}{len(outcome.findings):>10}")
+        print(
+            f"{target:<12}{outcome.count:>9}{slowest:>10}{memory:>10}"
+            f"{len(outcome.findings):>10}"
+        )
     total = sum(outcome.count for outcome in outcomes.values())
-    print(f"{total} cases, {sum(len(outcome.findings) for outcome in outcomes.values())} findings")
+    findings = sum(len(outcome.findings) for outcome in outcomes.values())
+    print(f"{total} cases, {findings} findings")
 
 
 if __name__ == "__main__":

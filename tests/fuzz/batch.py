@@ -1,9 +1,10 @@
-"""Run some cases of one target in this process: every input of its corpus as it is, and inputs that are drawn by changing those.
+"""Run some cases of one target in this process.
 
-    python -m tests.fuzz.batch TARGET --out FOLDER [--corpus] [--cases 200] [--seed 7] [--seconds 60]
+    python -m tests.fuzz.batch TARGET --out FOLDER [--corpus] [--cases N] [--seed N]
 
-The draws begin at the seed. The input that is being run stands in FOLDER/current, so
-that one which ends the process is known; the result is written to FOLDER/result.json.
+The cases are the inputs of the corpus, unchanged and with drawn changes. The seed
+determines the draws. FOLDER/current has the current input, which identifies a case that
+ends the process. The result is written to FOLDER/result.json.
 """
 
 import argparse
@@ -23,12 +24,12 @@ from tests.fuzz.mutations import mutated
 from tests.fuzz.targets import TARGETS
 from tests.random_cases import FIXED_SEED, random_cases
 
-# Larger ones are in the corpus for their size, which changes would only repeat.
+# Larger inputs are in the corpus for their size, and changes would only repeat it.
 _CHANGED_MAX = 100_000
 
 
 class Batch:
-    """What a process found."""
+    """The findings of a process."""
 
     def __init__(self, target: Target, folder: Path, seconds: float) -> None:
         self.target = target
@@ -40,17 +41,15 @@ class Batch:
         self.memory_mib = 0.0
 
     def warm_up(self, text: str) -> None:
-        """Load what the target needs, which is not the memory of any case."""
+        """Load the modules that the target needs, so that no case includes their memory."""
         run_case(self.target, text)
         limit_memory()
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
         return monotonic() > self.until
 
     def run(self, text: str) -> None:
-        """Run one input."""
         (self.folder / "current").write_bytes(text.encode(errors="surrogatepass"))
         found, run = run_case(self.target, text)
         self.count += 1
@@ -60,7 +59,7 @@ class Batch:
             self.findings.setdefault(found.signature, found)
 
     def result(self) -> dict[str, Any]:
-        """Give what was found, as JSON."""
+        """Return the findings as JSON."""
         return {
             "count": self.count,
             "slowest": self.slowest,
@@ -70,8 +69,9 @@ class Batch:
 
 
 def main() -> None:
-    """Run the program."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("target", choices=sorted(TARGETS))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--corpus", action="store_true")
@@ -82,7 +82,10 @@ def main() -> None:
     inputs = corpus.inputs(options.target)
     batch = Batch(TARGETS[options.target], options.out, options.seconds)
     # Targets write files and read settings.
-    os.environ |= {"HOME": str(options.out), "MODELPLANE_HOME": str(options.out / "home")}
+    os.environ |= {
+        "HOME": str(options.out),
+        "MODELPLANE_HOME": str(options.out / "home"),
+    }
     os.chdir(options.out)
     smallest = sorted(inputs.values(), key=len)
     batch.warm_up(next(text for text in smallest if text))
@@ -96,7 +99,7 @@ def main() -> None:
 
 
 def _draw(batch: Batch, inputs: list[str], count: int, seed: int) -> None:
-    # A number that a generator starts at, instead of each of its draws: hundreds are drawn for one input.
+    # Draw a generator's seed instead of each of its draws: one input needs hundreds.
     @random_cases(count, seed)
     @given(st.sampled_from(inputs), st.integers(0, 2**64 - 1))
     def case(text: str, start: int) -> None:

@@ -1,4 +1,4 @@
-"""One case of a fuzz: an input for a target, run within its limits of time and memory, and judged."""
+"""One case of a fuzz: an input for a target, run with limits on time and memory."""
 
 import resource
 import signal
@@ -16,14 +16,15 @@ from api_types.text.printable import escaped
 SECONDS_MAX = 5.0
 MEMORY_MIB_MAX = 300
 ERROR_BYTES_MAX = 64 * 1024
-# Far above what counts as a finding, so that a bomb is a MemoryError here and no end of the machine.
+# Far above the threshold of a finding: a bomb raises MemoryError instead of exhausting
+# the machine.
 _ADDRESS_SPACE_ABOVE = 3 << 30
 _ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What the author of an input gets to see: errors, which are bounded, and other output."""
+    """The output for the author of an input: bounded errors, and other output."""
 
     error: str = ""
     output: str = ""
@@ -31,7 +32,12 @@ class Shown:
 
 @dataclass(frozen=True)
 class Target:
-    """A reader of input. `run` gives what is shown and raises nothing; `secret` is a text in its inputs that nothing shown may contain."""
+    """A reader of input.
+
+    `run` returns its output and raises nothing.
+
+    `secret` is a text in its inputs that may not appear in the output.
+    """
 
     name: str
     run: Callable[[str], Shown]
@@ -40,7 +46,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Finding:
-    """What an input broke. Findings of one signature have one cause."""
+    """A failure caused by an input. Findings with the same signature have one cause."""
 
     signature: str
     detail: str
@@ -49,7 +55,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Run:
-    """What a case took: CPU time, and memory beyond what the process had before it."""
+    """The cost of a case: CPU time, and memory in addition to the process's own."""
 
     seconds: float
     memory_mib: float
@@ -60,7 +66,7 @@ class TooSlow(BaseException):
 
 
 def run_case(target: Target, text: str) -> tuple[Finding | None, Run]:
-    """Run an input; gives what it broke, and what it took."""
+    """Run an input; return its finding and its cost."""
     _forget_peak()
     before, started = _memory_mib("VmRSS"), process_time()
     try:
@@ -68,28 +74,39 @@ def run_case(target: Target, text: str) -> tuple[Finding | None, Run]:
             shown = target.run(text)
         found = _judged(target, shown)
     except TooSlow:
-        found = ("too slow", f"more than {SECONDS_MAX:g} s of CPU time\n{traceback.format_exc()}")
-    except BaseException as error:  # noqa: BLE001 - every exception is a finding, those that end a program too
+        found = (
+            "too slow",
+            f"more than {SECONDS_MAX:g} s of CPU time\n{traceback.format_exc()}",
+        )
+    except BaseException as error:  # noqa: BLE001 - every exception is a finding
         found = (f"{type(error).__name__} {_place(error)}", traceback.format_exc())
-    run = Run(seconds=process_time() - started, memory_mib=max(0.0, _memory_mib("VmHWM") - before))
+    run = Run(
+        seconds=process_time() - started,
+        memory_mib=max(0.0, _memory_mib("VmHWM") - before),
+    )
     if found is None and run.memory_mib > MEMORY_MIB_MAX:
         found = ("memory", f"{run.memory_mib:.0f} MiB more than before")
     return (Finding(*found, text) if found else None), run
 
 
 def limit_memory() -> None:
-    """Bound the memory of this process."""
+    """Limit the memory of this process."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + _ADDRESS_SPACE_ABOVE, resource.RLIM_INFINITY))
+    resource.setrlimit(
+        resource.RLIMIT_AS, (size + _ADDRESS_SPACE_ABOVE, resource.RLIM_INFINITY)
+    )
 
 
 def _memory_mib(field: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) / 1024
+    return (
+        next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
+        / 1024
+    )
 
 
 def _forget_peak() -> None:
-    # The peak of the process is then that of the case, and not of what made its input.
+    # Reset the peak of the process, so that it excludes the creation of the input.
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -113,7 +130,8 @@ def _time_limit() -> Iterator[None]:
         raise TooSlow
 
     signal.signal(signal.SIGPROF, stop)
-    # Again and again: the first one may be swallowed where no exception can be raised, such as in a destructor.
+    # Repeat the signal: Python may swallow the first exception, for instance in a
+    # destructor.
     signal.setitimer(signal.ITIMER_PROF, SECONDS_MAX, 0.5)
     try:
         yield
@@ -122,7 +140,15 @@ def _time_limit() -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Name the last line of the project that an exception went through."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.startswith(str(_ROOT))]
+    """Return the last line of the project in the traceback of an exception."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename.startswith(str(_ROOT))
+    ]
     own = [frame for frame in frames if "/tests/" not in frame.filename] or frames
-    return f"{Path(own[-1].filename).relative_to(_ROOT)}:{own[-1].lineno}" if own else str(sys.exc_info()[0])
+    return (
+        f"{Path(own[-1].filename).relative_to(_ROOT)}:{own[-1].lineno}"
+        if own
+        else str(sys.exc_info()[0])
+    )

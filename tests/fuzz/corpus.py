@@ -1,8 +1,9 @@
-"""The inputs that every fuzz begins with, as data: one folder per target.
+"""The initial inputs of every fuzz, as data: one folder per target.
 
-A file is an input as it is. A file that ends in `.recipe` is JSON that says how to make one which is too large to keep: a list of parts,
-each a text, or `[text, times]`, where `{n}` in the text is the number of the repetition. What a fuzz finds is written there too, and is
-tried by every run from then on.
+A file is an unchanged input. A file with suffix `.recipe` is JSON that describes an
+input that is too large to store: a list of parts, each a text or `[text, times]`, where
+`{n}` in the text is the number of the repetition. Findings are written there too, and
+every later run tries them.
 """
 
 import hashlib
@@ -15,14 +16,21 @@ _NAME_CHARACTERS = 12
 
 
 def inputs(target: str, folder: Path = FOLDER) -> dict[str, str]:
-    """Give the inputs of a target by name."""
+    """Return the inputs of a target by name."""
     files = sorted(file for file in (folder / target).iterdir() if file.is_file())
-    return {file.name: _made(file) if file.suffix == _RECIPE else file.read_bytes().decode(errors="surrogatepass") for file in files}
+    return {
+        file.name: _made(file)
+        if file.suffix == _RECIPE
+        else file.read_bytes().decode(errors="surrogatepass")
+        for file in files
+    }
 
 
 def keep(target: str, text: str, folder: Path = FOLDER) -> Path:
-    """Write a finding beside the inputs of its target."""
-    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_NAME_CHARACTERS]
+    """Write a finding next to the inputs of its target."""
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[
+        :_NAME_CHARACTERS
+    ]
     file = folder / target / f"found-{digest}.txt"
     file.write_bytes(text.encode(errors="surrogatepass"))
     return file
@@ -36,4 +44,8 @@ def _part(part: str | list[object]) -> str:
     if isinstance(part, str):
         return part
     text, times = str(part[0]), int(str(part[1]))
-    return "".join(text.replace("{n}", str(number)) for number in range(times)) if "{n}" in text else text * times
+    return (
+        "".join(text.replace("{n}", str(number)) for number in range(times))
+        if "{n}" in text
+        else text * times
+    )

@@ -1,6 +1,8 @@
-"""Change an input: in its structure, as a tree whose nodes are deleted, repeated, moved or replaced by what breaks readers, or in its text.
+"""Change an input: the nodes of its tree, or its text.
 
-Every choice is drawn from the given source of random numbers, so a seed gives the same inputs again.
+Nodes are deleted, repeated, moved or replaced by values that break readers. Every
+choice is drawn from the given source of random numbers, so a seed produces the same
+inputs again.
 """
 
 import json
@@ -19,7 +21,7 @@ _TREE_BYTES_MAX = 200_000
 _TEXT_MAX = 400_000
 _DEPTH_MAX = 80
 _NUMBERS_MAX = 20
-# JSON of Python cannot write a number that is longer than what it reads.
+# Python's JSON encoder cannot write a number longer than the decoder's limit.
 _DIGITS = re.compile(r'"@digits:(-?)(\d{1,6})@"')
 
 TEXTS = [
@@ -75,7 +77,23 @@ TEXTS = [
     "__proto__",
     "model_config",
 ]
-NUMBERS = [0, -1, 1, 2**31, 2**53 + 1, 2**63, -(2**64), 10**30, 0.5, -0.0, 1e308, 1e-320, float("nan"), float("inf"), float("-inf")]
+NUMBERS = [
+    0,
+    -1,
+    1,
+    2**31,
+    2**53 + 1,
+    2**63,
+    -(2**64),
+    10**30,
+    0.5,
+    -0.0,
+    1e308,
+    1e-320,
+    float("nan"),
+    float("inf"),
+    float("-inf"),
+]
 TOKENS = [
     *"{}[]:,&*!|>'\"%@`#?-\n\t \\",
     "\n---\n",
@@ -123,25 +141,34 @@ def _hostile(source: random.Random) -> Node:
         lambda: None,
         lambda: source.choice([True, False]),
         lambda: source.choice(NUMBERS),
-        lambda: f"@digits:{source.choice(['', '-'])}{source.choice([65, 4_299, 5_000, 100_000])}@",
+        lambda: (
+            f"@digits:{source.choice(['', '-'])}{source.choice([65, 4_299, 5_000, 100_000])}@"
+        ),
         lambda: source.choice(TEXTS),
         lambda: source.choice(TEXTS),
         lambda: source.choice(TEXTS) * source.choice([2, 50]),
         lambda: source.choice([[], {}, [[]], [None], {"": None}, {"a": {}}, [{}]]),
-        lambda: _deep(source.choice([10, 63, 70, 200]), of=source.choice(["list", "object"])),
+        lambda: _deep(
+            source.choice([10, 63, 70, 200]), of=source.choice(["list", "object"])
+        ),
         lambda: [source.choice(TEXTS[:12])] * source.choice([9, 300, 5_000]),
-        lambda: {f"{source.choice(['a', 'modelplane.ai/x', chr(27)])}{number}": 1 for number in range(source.choice([20, 3_000]))},
+        lambda: {
+            f"{source.choice(['a', 'modelplane.ai/x', chr(27)])}{number}": 1
+            for number in range(source.choice([20, 3_000]))
+        },
     ]
     return source.choice(makers)()
 
 
 def mutated(text: str, source: random.Random) -> str:
-    """Give an input that differs from another one in a few places."""
+    """Return an input that differs from another one in a few places."""
     trees = _trees(text)
     if trees is not None and source.random() < 0.8:
         for _ in range(source.choice([1, 1, 1, 2, 3, 6])):
             _change(trees, source)
-        text = source.choice(["\n---\n", "\n"]).join(_written(tree, source) for tree in trees)
+        text = source.choice(["\n---\n", "\n"]).join(
+            _written(tree, source) for tree in trees
+        )
         if source.random() < 0.9:
             return text[:_TEXT_MAX]
     for _ in range(source.choice([1, 1, 2, 5])):
@@ -153,7 +180,7 @@ def _trees(text: str) -> list[Node] | None:
     if len(text) > _TREE_BYTES_MAX:
         return None
     try:
-        # Through JSON, which follows aliases, and refuses those of themselves.
+        # JSON resolves aliases, and rejects cycles.
         trees = [json.loads(json.dumps(tree)) for tree, _ in read_trees(text)]
     except (Unreadable, RecursionError, TypeError, ValueError):
         return None
@@ -161,14 +188,18 @@ def _trees(text: str) -> list[Node] | None:
 
 
 def _written(tree: Node, source: random.Random) -> str:
-    encoder = json.JSONEncoder(ensure_ascii=source.random() < 0.5, indent=source.choice([None, 1]))
+    encoder = json.JSONEncoder(
+        ensure_ascii=source.random() < 0.5, indent=source.choice([None, 1])
+    )
     text = ""
-    # Nodes that were repeated may be gigabytes, of which no more than this is kept.
+    # Repeated nodes may be gigabytes; only this size is kept.
     for part in encoder.iterencode(tree):
         text += part
         if len(text) > _TEXT_MAX:
             break
-    return _DIGITS.sub(lambda found: found[1] + "9" * int(found[2]), text, count=_NUMBERS_MAX)
+    return _DIGITS.sub(
+        lambda found: found[1] + "9" * int(found[2]), text, count=_NUMBERS_MAX
+    )
 
 
 def _paths(node: Node, at: Path = ()) -> list[Path]:
@@ -192,7 +223,21 @@ def _change(trees: list[Node], source: random.Random) -> None:
     path = source.choice(paths)
     parent = _at(trees, path[:-1])
     key = path[-1]
-    change = source.choice([_delete, _replace, _replace, _replace, _move, _repeat, _rename, _add, _wrap, _edit, _edit])
+    change = source.choice(
+        [
+            _delete,
+            _replace,
+            _replace,
+            _replace,
+            _move,
+            _repeat,
+            _rename,
+            _add,
+            _wrap,
+            _edit,
+            _edit,
+        ]
+    )
     change(trees, parent, key, source)
 
 
@@ -218,13 +263,24 @@ def _move(trees: list[Node], parent: Node, key: Node, source: random.Random) -> 
 
 def _repeat(trees: list[Node], parent: Node, key: Node, source: random.Random) -> None:
     node, times = parent[key], source.choice([1, 9, 60, 1_500])
-    if isinstance(parent, list) and len(json.dumps(node)) * times < _TEXT_MAX and not (parent is trees and times > 60):
+    if (
+        isinstance(parent, list)
+        and len(json.dumps(node)) * times < _TEXT_MAX
+        and not (parent is trees and times > 60)
+    ):
         parent[key:key] = [node] * times
 
 
 def _rename(_: list[Node], parent: Node, key: Node, source: random.Random) -> None:
     if isinstance(parent, dict):
-        name = source.choice([source.choice(TEXTS), f"{key}x", str(key).upper(), source.choice(list(parent))])
+        name = source.choice(
+            [
+                source.choice(TEXTS),
+                f"{key}x",
+                str(key).upper(),
+                source.choice(list(parent)),
+            ]
+        )
         parent[name] = parent.pop(key)
 
 
@@ -269,7 +325,15 @@ def _change_text(text: str, source: random.Random) -> str:
             part + source.choice(TOKENS),
             source.choice(TOKENS) * source.choice([2, 40, 3_000]),
             source.choice(TEXTS),
-            chr(source.choice([source.randint(0, 127), source.randint(128, 0x2FFF), source.randint(0xD7F0, 0xE010)])),
+            chr(
+                source.choice(
+                    [
+                        source.randint(0, 127),
+                        source.randint(128, 0x2FFF),
+                        source.randint(0xD7F0, 0xE010),
+                    ]
+                )
+            ),
         ]
     )
     return (text[:start] + put + text[end:])[:_TEXT_MAX]

@@ -1,6 +1,7 @@
-"""Batches in processes of their own, so that the damage by a case ends with its process.
+"""Batches in separate processes, so that the damage of a case ends with its process.
 
-They are forks of a process that has imported all targets, which takes most of the time of a small batch.
+They are forks of a process that has imported all targets, because the imports take most
+of the time of a small batch.
 """
 
 import json
@@ -19,7 +20,8 @@ from tests.workflows.environment.forking import Forks
 ROOT = Path(__file__).parents[2]
 _BATCHES = "tests.fuzz.batch"
 
-# Beyond the time of the cases themselves: the start, and a case that cannot be interrupted.
+# In addition to the time of the cases: the start, and a case that cannot be
+# interrupted.
 _START_SECONDS = 120.0
 _LOOK_SECONDS = 0.05
 _LAST_LINES = 2000
@@ -27,7 +29,7 @@ _LAST_LINES = 2000
 
 @dataclass
 class Outcome:
-    """What batches of one target found."""
+    """The findings of the batches of one target."""
 
     count: int = 0
     slowest: float = 0.0
@@ -35,7 +37,7 @@ class Outcome:
     findings: dict[str, Finding] = field(default_factory=dict)
 
     def add(self, result: dict[str, Any]) -> None:
-        """Count another batch."""
+        """Add the result of a batch."""
         self.count += result["count"]
         self.slowest = max(self.slowest, result["slowest"])
         self.memory_mib = max(self.memory_mib, result["memoryMib"])
@@ -52,12 +54,14 @@ def run_batch(
     cases: int = 0,
     seconds: float = 600.0,
 ) -> None:
-    """Run a batch: the corpus as it is, and so many cases that are drawn from `seed`."""
+    """Run a batch: the unchanged corpus, and a number of cases drawn from `seed`."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         result, log = out / "result.json", out / "log"
         words = [target, "--out", folder, "--cases", str(cases), "--seed", str(seed)]
-        words += ["--seconds", str(seconds), *(["--corpus"] if corpus else [])]
+        words += ["--seconds", str(seconds)]
+        if corpus:
+            words.append("--corpus")
         code = _exit_code(words, log, seconds + _START_SECONDS)
         if result.exists():
             outcome.add(json.loads(result.read_text()))
@@ -66,13 +70,17 @@ def run_batch(
         if code is None:
             said = f"one case did not end, and could not be interrupted after {SECONDS_MAX:g} s"
         current = out / "current"
-        text = current.read_bytes().decode(errors="surrogatepass") if current.exists() else ""
+        text = (
+            current.read_bytes().decode(errors="surrogatepass")
+            if current.exists()
+            else ""
+        )
         signature = f"{target} ended"
         outcome.findings.setdefault(signature, Finding(signature, said, text))
 
 
 def _exit_code(words: list[str], log: Path, within: float) -> int | None:
-    """Run the program of batches; return its exit code, or None after it had to be killed."""
+    """Run the batch program; return its exit code, or None if it had to be killed."""
     batches = _forks()
     pid, until = batches.start({}, log, _BATCHES, words), time.monotonic() + within
     while (code := batches.exit_code(pid)) is None:
@@ -87,7 +95,11 @@ def _exit_code(words: list[str], log: Path, within: float) -> int | None:
 
 @cache
 def _forks() -> Forks:
-    """Return the process that has imported all targets, without the settings of this one."""
-    mine = {key: value for key, value in os.environ.items() if not key.startswith("MODELPLANE_")}
+    """Return the process with all imported targets, without this process's settings."""
+    mine = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("MODELPLANE_")
+    }
     more = {"MODELPLANE_TEMPORAL__ADDRESS": "127.0.0.1:1", "PYTHONPATH": str(ROOT)}
     return Forks(_BATCHES, mine | more)

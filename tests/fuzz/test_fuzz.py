@@ -1,4 +1,7 @@
-"""A small part of `make fuzz`, from a fixed seed: no input breaks a reader, takes long or much memory, or is shown as it is."""
+"""A small part of `make fuzz`, from a fixed seed.
+
+No input breaks a reader, exceeds the limits of time and memory, or is shown unescaped.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,14 +20,17 @@ CASES = 40
 
 
 def findings(outcome: Outcome) -> str:
-    """What was found, for people."""
-    return "\n\n".join(f"{found.signature}\n{found.detail}\n{found.text[:2000]!a}" for found in outcome.findings.values())
+    """Return the findings, for people."""
+    return "\n\n".join(
+        f"{found.signature}\n{found.detail}\n{found.text[:2000]!a}"
+        for found in outcome.findings.values()
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.random
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_input_is_read_or_refused_in_words(target: str) -> None:
+def test_every_input_is_read_or_rejected_with_an_error(target: str) -> None:
     outcome = Outcome()
     run_batch(target, SEED, outcome, corpus=True, cases=cases(CASES))
     assert not outcome.findings, findings(outcome)
@@ -34,7 +40,9 @@ def test_every_input_is_read_or_refused_in_words(target: str) -> None:
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_inputs() -> None:
     text = corpus.inputs("plan")["fleet.yaml"]
-    assert [mutated(text, generator()) for _ in range(20)] == [mutated(text, generator()) for _ in range(20)]
+    assert [mutated(text, generator()) for _ in range(20)] == [
+        mutated(text, generator()) for _ in range(20)
+    ]
     source = generator()
     assert len({mutated(text, source) for _ in range(50)}) > 40
 
@@ -55,32 +63,45 @@ BROKEN = [
     ("control characters in the error", lambda _: Shown("\x1b[31m")),
     ("control characters in the output", lambda _: Shown(output="\x9b")),
     ("a secret in the error", lambda _: Shown(f"bad {SECRET}")),
-    ("internal error in the output", lambda _: Shown(output="internal error: KeyError")),
+    (
+        "internal error in the output",
+        lambda _: Shown(output="internal error: KeyError"),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("signature", "run"), BROKEN, ids=[case[0] for case in BROKEN])
-def test_what_breaks_is_found(signature: str, run: Callable[[str], Shown], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_reader_is_found(
+    signature: str, run: Callable[[str], Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(case_module, "SECONDS_MAX", 0.2)
     found, _ = run_case(Target("x", run, SECRET), "input")
     assert found is not None
     assert (found.signature.startswith(signature), found.text) == (True, "input")
 
 
-def test_the_end_of_the_time_is_not_caught_by_a_reader_that_catches_every_exception() -> None:
+def test_a_timeout_is_not_caught_by_a_reader_that_catches_every_exception() -> None:
     assert not issubclass(case_module.TooSlow, Exception)
 
 
-def test_memory_is_that_of_the_case_and_not_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_measured_memory_excludes_the_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(case_module, "MEMORY_MIB_MAX", 50)
     large = b"x" * (100 << 20)
     harmless, _ = run_case(Target("x", lambda _: Shown()), "input")
     del large
-    greedy, run = run_case(Target("x", lambda _: Shown(str(len(b"x" * (100 << 20))))), "input")
-    assert (harmless, greedy and greedy.signature, run.memory_mib > 50) == (None, "memory", True)
+    greedy, run = run_case(
+        Target("x", lambda _: Shown(str(len(b"x" * (100 << 20))))), "input"
+    )
+    assert (harmless, greedy and greedy.signature, run.memory_mib > 50) == (
+        None,
+        "memory",
+        True,
+    )
 
 
-def test_a_finding_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_a_finding_is_stored_unchanged(tmp_path: Path) -> None:
     (tmp_path / "words").mkdir()
     corpus.keep("words", "a\ud800\r\n", tmp_path)
     assert list(corpus.inputs("words", tmp_path).values()) == ["a\ud800\r\n"]

@@ -150,8 +150,10 @@ def _instead(slot: Slot) -> Iterator[tuple[ast.AST, str]]:
         yield from _other_constants(node)
     if isinstance(node, ast.expr) and slot.field in {"test", "ifs"}:
         yield ast.UnaryOp(ast.Not(), node), "condition negated"
-        yield ast.Constant(value=False), "condition False"
-        yield ast.Constant(value=True), "condition True"
+        for value in (False, True):
+            # "while True" stays as it is.
+            if not (isinstance(node, ast.Constant) and node.value is value):
+                yield ast.Constant(value=value), f"condition {value}"
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
         yield node.operand, "not removed"
     if isinstance(node, ast.BoolOp):

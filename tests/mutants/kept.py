@@ -26,6 +26,9 @@ PROJECTION = "front/store/projection.py"
 PROJECTIONS = "tests/front/test_projection.py"
 CACHES = "tests/simulation/lives/test_caches.py"
 REDELIVERIES = "tests/workflows/test_redelivery.py"
+CLOUD_COSTS = "tests/client/planning/test_cloud_costs.py"
+EKS_ZONES = "activities/clouds/eks/wanted/zones.py"
+CHOSEN_ZONES = "tests/activities/clouds/test_eks_zones.py"
 STEADY_TIME = "tests/workflows/entity/test_steady_time.py"
 
 # The rules of manifests, requests and deletions, where a workflow's handlers call them.
@@ -283,7 +286,7 @@ NEIGHBOURS = (
     ),
     Mutant(
         "workflows/fleet_scheduler/rebuild/adoption.py",
-        "Adoption._is_outdated",
+        "AccountAdoption._is_outdated",
         "self._cache.reported_at.get(cluster.name, -1) > asked_at",
         "False",
         "tests/workflows/fleet_scheduler/test_controller.py",
@@ -346,11 +349,11 @@ TEARDOWN = (
     ),
     Mutant(DELETION, "_force_delete", "overdue > force_after", "False", DELETIONS),
     Mutant(DELETION, "_force_delete", "overdue > force_after", "True", DELETIONS),
-    Mutant(DELETION, "_force_delete", "not metadata.get('deletionTimestamp')", "False", DELETIONS),
+    Mutant(DELETION, "_force_delete", "not deleted_at", "False", DELETIONS),
     Mutant(
         DELETION,
         "_force_delete",
-        "Kind(item['apiVersion'], item['kind']) != POD",
+        "GroupVersionKind(item['apiVersion'], item['kind']) != POD",
         "False",
         DELETIONS,
     ),
@@ -417,11 +420,40 @@ SURVIVORS = (
         KUBECONFIGS,
     ),
     Mutant(
-        "client/planning/cloud_objects.py",
-        "_cost",
-        "price == UNPRICED",
+        "client/planning/cloud_costs.py",
+        "_listed",
+        "price is None",
         "False",
-        "tests/client/commands/test_plan_clouds.py",
+        CLOUD_COSTS,
+    ),
+    Mutant(
+        "client/planning/list_prices.py",
+        "price_of",
+        "region.startswith(_NOT_ANY)",
+        "False",
+        CLOUD_COSTS,
+    ),
+    Mutant(
+        "workflows/cloud_cluster/converge.py",
+        "Converge.object_failed",
+        "failure.type == OUTDATED",
+        "False",
+        "tests/workflows/cloud_cluster/test_decisions.py",
+    ),
+    Mutant(EKS_ZONES, "chosen_zones", "len(facts.chosen)", "0", CHOSEN_ZONES),
+    Mutant(
+        "activities/clouds/eks/wanted/inputs.py",
+        "EksInputs.group_zones",
+        "self.facts.group_zones.get(name, frozenset())",
+        "frozenset()",
+        CHOSEN_ZONES,
+    ),
+    Mutant(
+        "activities/clouds/eks/wanted/inputs.py",
+        "EksInputs.control_plane_zones",
+        "zone not in self.facts.without_eks",
+        "True",
+        CHOSEN_ZONES,
     ),
     Mutant(STACK, "StackInstaller.update", "self._stack.seen.restart", "False", STACK_ORDERS),
     Mutant(STACK, "StackInstaller.update", "self._stack.seen.restart", "True", STACK_ORDERS),
@@ -541,7 +573,7 @@ SURVIVORS = (
     ),
     Mutant(
         "workflows/model_deployment/adoption.py",
-        "Adoption._adopt_all",
+        "ReplicaAdoption._adopt_all",
         "not unresponsive",
         "unresponsive",
         "tests/workflows/model_deployment/test_found_replicas.py",
@@ -571,8 +603,10 @@ SURVIVORS = (
     Mutant(
         "scheduler/explain/conditions.py",
         "cache_condition",
-        "Condition(kind, 'False', 'ModelCacheUnresolved', f'Waiting for ModelCache {cache.name}')",
-        "Condition('False', kind, 'ModelCacheUnresolved', f'Waiting for ModelCache {cache.name}')",
+        "DecidedCondition(kind, 'False', 'ModelCacheUnresolved', "
+        "f'Waiting for ModelCache {cache.name}')",
+        "DecidedCondition('False', kind, 'ModelCacheUnresolved', "
+        "f'Waiting for ModelCache {cache.name}')",
         "tests/scheduler/placement/test_filters.py",
     ),
     Mutant(
@@ -706,14 +740,14 @@ STATUSES = (
     ),
     Mutant(
         "workflows/model_cache/clusters.py",
-        "Clusters.list_what_silent_clusters_may_have",
-        "self._list_earlier(name, 'no answer of the cluster to say which caches it holds')",
+        "StagingClusters.list_what_silent_clusters_may_have",
+        "self._list_earlier(name, 'the cluster did not answer which caches it holds')",
         "",
-        f"{CACHES}::test_a_cluster_that_never_answered_is_listed_with_what_may_be_there",
+        f"{CACHES}::test_a_cluster_that_never_answered_is_listed_with_possible_leftovers",
     ),
     Mutant(
         "workflows/model_cache/clusters.py",
-        "Clusters._record",
+        "StagingClusters._record",
         "self.state.silent.remove(site.name)",
         "",
         f"{CACHES}::test_a_cluster_that_answers_later_is_not_listed",
@@ -730,7 +764,7 @@ STATUSES = (
         "Entity.keep",
         "not self.waits_for_users()",
         "False",
-        f"{CACHES}::test_a_forced_deletion_lists_what_it_leaves",
+        f"{CACHES}::test_a_forced_deletion_lists_its_leftovers",
     ),
 )
 
@@ -787,7 +821,7 @@ PASSED_OVER = (
     ),
     Mutant(
         "front/store/projection.py",
-        "Watcher.take",
+        "WatchQueue.take",
         "not self.changed",
         "self.changed",
         "tests/front/test_projection.py",

@@ -1,8 +1,10 @@
-"""Ask Kubernetes itself, from Python.
+"""A client of the oracle, which asks the code of Kubernetes.
 
-The oracle is a small Go program over the real DRA selector compiler, `resource.ParseQuantity` and the semver library that
-Kubernetes uses. It is built once per content of its sources into the user's cache folder and then asked over pipes. A machine
-that cannot build it fails these tests: without the oracle nothing proves that a match here is a match there.
+The oracle is a small Go program with the real DRA selector compiler,
+`resource.ParseQuantity`, and the semver library of Kubernetes. It is built once per
+content of its sources into the user's cache folder and answers over pipes. A machine
+that cannot build it fails these tests, because only the oracle proves that a match here
+is a match in Kubernetes.
 """
 
 from __future__ import annotations
@@ -22,10 +24,12 @@ SOURCES = Path(__file__).parent
 KUBERNETES_LIBRARY = "k8s.io/dynamic-resource-allocation"
 
 Json = dict[str, Any]
+# The estimate above which the API server refuses a selector.
+COST_MAX = 1_000_000
 
 
 def library_version() -> str:
-    """Version of the DRA library the oracle is built from."""
+    """Return the version of the DRA library that the oracle is built from."""
     for line in (SOURCES / "go.mod").read_text().splitlines():
         if KUBERNETES_LIBRARY in line:
             return line.split()[1]
@@ -33,27 +37,40 @@ def library_version() -> str:
 
 
 def build(say: Callable[[str], None] = print) -> Path:
-    """Build the oracle, or find the one built before; `say` takes progress."""
-    digest = hashlib.sha256(b"\0".join((SOURCES / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))).hexdigest()[:16]
+    """Build the oracle, unless it was built before; `say` receives progress."""
+    digest = hashlib.sha256(
+        b"\0".join(
+            (SOURCES / name).read_bytes() for name in ("go.mod", "go.sum", "main.go")
+        )
+    ).hexdigest()[:16]
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / f"oracle-{digest}"
-    # Test processes that run side by side build it once.
+    # Test processes that run at the same time build it once.
     with (cache / f"oracle-{digest}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
-            say("building the oracle from Kubernetes' own code, once; this takes minutes")
+            say(
+                "building the oracle from Kubernetes' own code, once; this takes minutes"
+            )
             unfinished = program.with_suffix(".part")
             done = subprocess.run(
-                ["go", "build", "-trimpath", "-o", unfinished, "."], cwd=SOURCES, capture_output=True, text=True, check=False
+                ["go", "build", "-trimpath", "-o", unfinished, "."],
+                cwd=SOURCES,
+                capture_output=True,
+                text=True,
+                check=False,
             )
-            assert done.returncode == 0, f"the oracle cannot be built, so agreement with Kubernetes is unproven:\n{done.stderr}"
+            assert done.returncode == 0, (
+                "the oracle cannot be built, so agreement with Kubernetes is unproven:\n"
+                f"{done.stderr}"
+            )
             unfinished.rename(program)
     return program
 
 
 def as_json(device: DeviceEntry) -> Json:
-    """A device as the oracle reads it."""
+    """Return a device in the form that the oracle reads."""
     return {
         "driver": device.driver,
         "attributes": {name: {kind: value} for name, kind, value in device.attributes},
@@ -62,10 +79,16 @@ def as_json(device: DeviceEntry) -> Json:
 
 
 class Oracle:
-    """A running oracle; answers come in the order of the questions."""
+    """A running oracle, which answers questions in their order."""
 
     def __init__(self) -> None:
-        self._process = subprocess.Popen([build()], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
+        self._process = subprocess.Popen(
+            [build()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
 
     def ask(self, question: Json) -> Json:
         """Ask one question: a selector with devices, a quantity or a version."""
@@ -79,19 +102,37 @@ class Oracle:
         return answer
 
     def select(self, selector: str, devices: Iterable[DeviceEntry]) -> Json:
-        """What Kubernetes makes of a selector: `error`, or `type`, `max_cost` and one outcome per device."""
-        return self.ask({"selector": selector, "devices": [as_json(device) for device in devices]})
+        """Compile a selector in Kubernetes and evaluate it for devices.
+
+        Returns:
+            `error`, or `type`, `max_cost` and one outcome per device. There are no outcomes if
+            the estimate is above the limit: the API server does not store such a selector, and
+            nothing bounds the memory that its evaluation takes.
+
+        """
+        compiled = self.ask({"selector": selector})
+        if compiled.get("error") or compiled["max_cost"] > COST_MAX:
+            return compiled
+        asked = [as_json(device) for device in devices]
+        return self.ask({"selector": selector, "devices": asked})
 
     def quantity(self, text: str) -> Json:
-        """What Kubernetes reads: `error`, or `nano` as decimal digits."""
+        """Return the answer of Kubernetes: `error`, or `nano` as decimal digits."""
         return self.ask({"quantity": text})
 
     def version(self, text: str, against: str | None = None) -> Json:
-        """What Kubernetes reads: `error`, or `type` (its spelling) and `order` against another version."""
-        return self.ask({"version": text} if against is None else {"version": text, "against": against})
+        """Return the answer of Kubernetes:
+
+        `error`, or `type` (its spelling) and `order`.
+        """
+        return self.ask(
+            {"version": text}
+            if against is None
+            else {"version": text, "against": against}
+        )
 
     def close(self) -> None:
-        """Let it end."""
+        """Stop the oracle."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

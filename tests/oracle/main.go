@@ -15,6 +15,7 @@ import (
 	"gopkg.in/inf.v0"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apiserver/pkg/cel/environment"
 	dracel "k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/utils/ptr"
 )
@@ -33,13 +34,18 @@ type device struct {
 	Driver     string               `json:"driver"`
 	Attributes map[string]attribute `json:"attributes"`
 	Capacity   map[string]string    `json:"capacity"`
+	// AllowMultipleAllocations is false in Kubernetes when it is not set.
+	AllowMultipleAllocations *bool `json:"allowMultipleAllocations,omitempty"`
 }
 
 type question struct {
 	Selector *string  `json:"selector,omitempty"` // with Devices
 	Devices  []device `json:"devices,omitempty"`
-	Quantity *string  `json:"quantity,omitempty"`
-	Version  *string  `json:"version,omitempty"`
+	// WithoutConsumableCapacity compiles the selector as a new one with the gate DRAConsumableCapacity off.
+	WithoutConsumableCapacity bool `json:"without_consumable_capacity,omitempty"`
+
+	Quantity *string `json:"quantity,omitempty"`
+	Version  *string `json:"version,omitempty"`
 	// A second version turns the question into a comparison.
 	Against *string `json:"against,omitempty"`
 }
@@ -64,7 +70,9 @@ type answer struct {
 
 func toDevice(d device) (dracel.Device, error) {
 	result := dracel.Device{
-		Driver:     d.Driver,
+		Driver:                   d.Driver,
+		AllowMultipleAllocations: d.AllowMultipleAllocations,
+
 		Attributes: make(map[resourceapi.QualifiedName]resourceapi.DeviceAttribute, len(d.Attributes)),
 		Capacity:   make(map[resourceapi.QualifiedName]resourceapi.DeviceCapacity, len(d.Capacity)),
 	}
@@ -99,8 +107,14 @@ func evaluate(compiled dracel.CompilationResult, d device) outcome {
 	return result
 }
 
-func askSelector(selector string, devices []device) answer {
-	compiled := dracel.GetCompiler(dracel.Features{}).CompileCELExpression(selector, dracel.Options{})
+func askSelector(selector string, devices []device, consumableCapacity bool) answer {
+	features := dracel.Features{EnableConsumableCapacity: consumableCapacity}
+	options := dracel.Options{}
+	if !consumableCapacity {
+		// Expressions that are stored already keep what gates have allowed before; new ones do not.
+		options.EnvType = ptr.To(environment.NewExpressions)
+	}
+	compiled := dracel.GetCompiler(features).CompileCELExpression(selector, options)
 	if compiled.Error != nil {
 		return answer{Error: compiled.Error.Error()}
 	}
@@ -149,7 +163,7 @@ func ask(q question) (reply answer) {
 	}()
 	switch {
 	case q.Selector != nil:
-		return askSelector(*q.Selector, q.Devices)
+		return askSelector(*q.Selector, q.Devices, !q.WithoutConsumableCapacity)
 	case q.Quantity != nil:
 		return askQuantity(*q.Quantity)
 	case q.Version != nil:

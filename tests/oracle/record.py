@@ -1,6 +1,7 @@
-"""Record Kubernetes' answers to a list of selectors, so that the corpus can be read and compared without Go.
+"""Record the answers of Kubernetes to a list of selectors, for comparisons without Go.
 
-`python -m tests.oracle.record [file]` asks again about every selector of the corpus, and about one more per line of the file.
+`python -m tests.oracle.record [file]` asks about every selector of the corpus again, and about one
+more per line of the file. Selectors on which Kubernetes panics are left out.
 """
 
 from __future__ import annotations
@@ -12,40 +13,66 @@ from typing import Any
 
 from tests.oracle.client import KUBERNETES_LIBRARY, Oracle, as_json, library_version
 from tests.scheduler.cel.devices import DEVICES
-from tests.scheduler.cel.differences import kubernetes_outcomes
+from tests.scheduler.cel.differences import PANIC, kubernetes_outcomes
 
 CORPUS = Path(__file__).parent.parent / "data" / "cel_corpus.json"
 
-# Go walks maps in random order, so some costs differ from one evaluation to the next; those are not recorded.
+# Go walks maps in random order, so some costs differ between evaluations. Those are not
+# recorded.
 _ASKED_TIMES = 40
 
 
 def record(oracle: Oracle, selector: str) -> dict[str, Any]:
-    """One row: the selector, its estimate, and outcome and cost per device."""
+    """Return a row: the selector, its estimate, and outcome and cost per device."""
     devices = list(DEVICES.values())
-    answers = [oracle.select(selector, devices) for _ in range(_ASKED_TIMES)]
+    answer = oracle.select(selector, devices)
     row: dict[str, Any] = {"selector": selector}
-    outcomes = kubernetes_outcomes(answers[0], len(devices))
+    outcomes = kubernetes_outcomes(answer, len(devices))
+    if PANIC in outcomes:
+        return {}
     if set(outcomes) == {"refused"}:
-        return {**row, "refused": answers[0].get("error", "estimate above the limit").splitlines()[0]}
-    row["estimate"] = answers[0]["max_cost"]
+        problem = answer.get("error", "estimate above the limit")
+        return {**row, "refused": problem.splitlines()[0]}
+    row["estimate"] = answer["max_cost"]
     row["devices"] = {}
+    answers = [answer]
+    if ".exists" in selector or ".all" in selector:
+        answers += [oracle.select(selector, devices) for _ in range(_ASKED_TIMES)]
     for position, name in enumerate(DEVICES):
-        costs = {answer["devices"][position].get("cost") for answer in answers}
-        row["devices"][name] = [outcomes[position], costs.pop() if len(costs) == 1 else None]
+        costs = {each["devices"][position].get("cost") for each in answers}
+        cost = costs.pop() if len(costs) == 1 else None
+        row["devices"][name] = [outcomes[position], cost]
     return row
 
 
 def main(more: list[str]) -> None:
-    """Write the corpus."""
-    known = [row["selector"] for row in json.loads(CORPUS.read_text(encoding="utf-8"))["rows"]] if CORPUS.exists() else []
-    added = [line for path in more for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
+    known = (
+        [
+            row["selector"]
+            for row in json.loads(CORPUS.read_text(encoding="utf-8"))["rows"]
+        ]
+        if CORPUS.exists()
+        else []
+    )
+    added = [
+        line
+        for path in more
+        for line in Path(path).read_text(encoding="utf-8").splitlines()
+        if line.strip()
+    ]
     oracle = Oracle()
     rows = [record(oracle, selector) for selector in dict.fromkeys([*known, *added])]
+    rows = [row for row in rows if row]
     oracle.close()
-    head = {"library": f"{KUBERNETES_LIBRARY} {library_version()}", "devices": {name: as_json(each) for name, each in DEVICES.items()}}
+    head = {
+        "library": f"{KUBERNETES_LIBRARY} {library_version()}",
+        "devices": {name: as_json(each) for name, each in DEVICES.items()},
+    }
     lines = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows)
-    text = json.dumps(head, ensure_ascii=False, indent=1)[:-2] + f',\n "rows": [\n  {lines}\n ]\n}}\n'
+    text = (
+        json.dumps(head, ensure_ascii=False, indent=1)[:-2]
+        + f',\n "rows": [\n  {lines}\n ]\n}}\n'
+    )
     CORPUS.parent.mkdir(exist_ok=True)
     CORPUS.write_text(text, encoding="utf-8")
 

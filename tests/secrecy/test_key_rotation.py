@@ -1,6 +1,7 @@
-"""The encryption key is replaced while objects live: nothing is lost, nothing stands still, and in the end the old key is not needed.
+"""The encryption key rotates while objects live; afterwards the old key is not needed.
 
-A real server, with the workers that users run; runs are short, so that objects continue as new within the test.
+A real server runs with the workers of users. Runs are short, so objects continue as new
+within the test.
 """
 
 import uuid
@@ -20,7 +21,7 @@ from tests.workflows.environment.short_runs import runs
 
 pytestmark = pytest.mark.testbed("shared")
 
-# A few changes make a new run.
+# A few changes lead to a new run.
 EVENTS = 40
 NAMES = ("first", "second", "third")
 
@@ -32,20 +33,25 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
 
 
 def handles(client: Client) -> list[WorkflowHandle[Any, Any]]:
-    return [client.get_workflow_handle(names.workflow_id("InferenceClass", "", name)) for name in NAMES]
+    return [
+        client.get_workflow_handle(names.workflow_id("InferenceClass", "", name))
+        for name in NAMES
+    ]
 
 
 async def worked_on(client: Client, times: int = 1) -> None:
-    """Have each object take messages, and see that it goes on."""
+    """Send each object messages, and check that it handles them."""
     for handle in handles(client):
         for _ in range(times):
             request = uuid.uuid4().hex
-            await handle.signal("retry_now", RetryNow(request_id=request, by="test").wire())
+            await handle.signal(
+                "retry_now", RetryNow(request_id=request, by="test").wire()
+            )
         await until(handle, lambda seen: seen["status"]["phase"] == "Ready")
 
 
 async def keys_needed(fleet: Fleet, workflow_id: str) -> set[str]:
-    """The keys under which the present run of a workflow has anything: its history, and its memo."""
+    """Return the key ids in the history and the memo of a workflow's present run."""
     handle = fleet.plain.get_workflow_handle(workflow_id)
     description = await handle.describe()
     current = fleet.plain.get_workflow_handle(workflow_id, run_id=description.run_id)
@@ -55,30 +61,47 @@ async def keys_needed(fleet: Fleet, workflow_id: str) -> set[str]:
     return {key for key in ("one", "two") if any(f'"{key}"' in each for each in text)}
 
 
-async def test_a_key_is_replaced_while_objects_live_and_then_removed(fleet: Fleet) -> None:
+async def test_a_key_is_replaced_while_objects_live_and_then_removed(
+    fleet: Fleet,
+) -> None:
     async with fleet.served("one") as client:
         for name in NAMES:
             await applied(client, name)
-        uids = [(await handle.query("describe"))["metadata"]["uid"] for handle in handles(client)]
+        uids = [
+            (await handle.query("describe"))["metadata"]["uid"]
+            for handle in handles(client)
+        ]
         assert await keys_needed(fleet, "inferenceclass/first") == {"one"}
-    # Every worker and client gets the new key, before anything is encrypted with it.
+    # Every worker and client gets the new key before a program encrypts with it.
     async with fleet.served("one", "two") as client:
         await worked_on(client)
         assert await keys_needed(fleet, "inferenceclass/first") == {"one"}
-    # It is made active: what is there is still read with the old one.
+    # The new key becomes active. Programs read older payloads with the old key.
     async with fleet.served("two", "one") as client:
         await worked_on(client)
         assert await keys_needed(fleet, "inferenceclass/first") == {"one", "two"}
-        workflow_ids = [*(handle.id for handle in handles(client)), names.FLEET_SCHEDULER_ID]
+        workflow_ids = [
+            *(handle.id for handle in handles(client)),
+            names.FLEET_SCHEDULER_ID,
+        ]
 
         async def needed() -> set[str]:
             await worked_on(client, times=EVENTS // 4)
-            return {key for workflow_id in workflow_ids[:-1] for key in await keys_needed(fleet, workflow_id)}
+            return {
+                key
+                for workflow_id in workflow_ids[:-1]
+                for key in await keys_needed(fleet, workflow_id)
+            }
 
-        assert await eventually(needed, lambda keys: keys == {"two"}, what="all runs are new") == {"two"}
+        assert await eventually(
+            needed, lambda keys: keys == {"two"}, what="all runs are new"
+        ) == {"two"}
         assert await runs(client, workflow_ids[0]) > 1
-    # The old one is removed.
+    # The old key is removed.
     async with fleet.served("two") as client:
         await worked_on(client)
-        assert uids == [(await handle.query("describe"))["metadata"]["uid"] for handle in handles(client)]
+        assert uids == [
+            (await handle.query("describe"))["metadata"]["uid"]
+            for handle in handles(client)
+        ]
         await applied(client, "fourth")

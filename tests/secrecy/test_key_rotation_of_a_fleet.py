@@ -1,4 +1,7 @@
-"""The encryption key is replaced in the documented steps while deployments are scaled and rolled, and workers are replaced one by one."""
+"""The encryption key rotates by the documented steps in a busy fleet.
+
+Deployments scale and roll meanwhile, and workers are replaced one by one.
+"""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -14,13 +17,25 @@ from api_types.messages.entities import RetryNow
 from api_types.messages.scheduling import SetPolicy
 from testbed.running import Running
 from tests.wire.test_encryption import Fleet, refusals
-from tests.workflows.environment.harness import ControlPlane, Json, a_cache, a_deployment, condition, eventually
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    Json,
+    a_cache,
+    a_deployment,
+    condition,
+    eventually,
+)
 from tests.workflows.environment.protocol_fleet import protocol_server
-from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_class, a_cluster, serving_clusters
+from tests.workflows.environment.simulated_clusters import (
+    SimulatedClusters,
+    a_class,
+    a_cluster,
+    serving_clusters,
+)
 
 pytestmark = pytest.mark.testbed("shared")
 
-# Some changes make a new run.
+# Some changes lead to a new run.
 EVENTS = 60
 POKES = 10
 NAMESPACE = "ml"
@@ -28,34 +43,62 @@ CANARY = "canary-in-a-spec-5f2c"
 
 
 @asynccontextmanager
-async def served(fleet: Fleet, *workers: tuple[str, ...]) -> AsyncIterator[ControlPlane]:
-    """Run one worker per set of keys, the first of which is active; clusters and the client have the keys of the first worker."""
+async def served(
+    fleet: Fleet, *workers: tuple[str, ...]
+) -> AsyncIterator[ControlPlane]:
+    """Run one worker per set of keys; the first key of a set is active.
+
+    Clusters and the client have the keys of the first worker.
+    """
     async with AsyncExitStack() as stack:
-        clients = [await stack.enter_async_context(fleet.served(*keys, required=True)) for keys in workers]
-        await stack.enter_async_context(serving_clusters(clients[0], SimulatedClusters()))
+        clients = [
+            await stack.enter_async_context(fleet.served(*keys, required=True))
+            for keys in workers
+        ]
+        await stack.enter_async_context(
+            serving_clusters(clients[0], SimulatedClusters())
+        )
         yield a_plane(clients[0])
 
 
 def a_plane(client: Client) -> ControlPlane:
     address = client.service_client.config.target_host
-    running = Running(home=Path(), temporal_address=address, temporal_ui="", clusters={}, control=None, manifests=Path())
+    running = Running(
+        home=Path(),
+        temporal_address=address,
+        temporal_ui="",
+        clusters={},
+        control=None,
+        manifests=Path(),
+    )
     return ControlPlane(client, running, None, lambda _: None)
 
 
 def qwen(name: str, replicas: int, image: int) -> Json:
-    document = a_deployment(name, NAMESPACE, replicas=replicas, image=f"registry.example/engine:{image}")
+    document = a_deployment(
+        name, NAMESPACE, replicas=replicas, image=f"registry.example/engine:{image}"
+    )
     (member,) = document["spec"]["template"]["spec"]["engines"][0]["members"]
-    member["template"]["spec"]["containers"][0]["env"] = [{"name": "MODE", "value": CANARY}]
+    member["template"]["spec"]["containers"][0]["env"] = [
+        {"name": "MODE", "value": CANARY}
+    ]
     return document
 
 
 async def ready(plane: ControlPlane, document: Json) -> None:
-    """Wait until a deployment is as it was applied."""
+    """Wait until a deployment has its applied state."""
 
     def holds(seen: Json) -> bool:
         counts, spec = seen["status"].get("rollout") or {}, document["spec"]
-        same = images(seen["spec"]) == images(spec) and seen["spec"]["replicas"] == spec["replicas"]
-        return same and condition(seen, "Ready") == "True" and counts["updatedReady"] == counts["total"] == spec["replicas"]
+        same = (
+            images(seen["spec"]) == images(spec)
+            and seen["spec"]["replicas"] == spec["replicas"]
+        )
+        return (
+            same
+            and condition(seen, "Ready") == "True"
+            and counts["updatedReady"] == counts["total"] == spec["replicas"]
+        )
 
     await plane.until("ModelDeployment", document["metadata"]["name"], holds, NAMESPACE)
 
@@ -70,58 +113,79 @@ def images(spec: Json) -> list[str]:
 
 
 async def running(plane: ControlPlane, since: str = "") -> list[str]:
-    """The ids of the workflows that run, or of those whose run began before a time, with the query that the README gives."""
-    query = 'ExecutionStatus="Running"' + (f' AND StartTime < "{since}"' if since else "")
+    """Return the ids of running workflows, or of those whose run began before a time.
+
+    It uses the query of docs/operations.md.
+    """
+    query = 'ExecutionStatus="Running"' + (
+        f' AND StartTime < "{since}"' if since else ""
+    )
     return sorted([run.id async for run in plane.client.list_workflows(query)])
 
 
 async def poke(plane: ControlPlane) -> None:
-    """Have everything take some messages."""
+    """Send messages to every object."""
     for workflow_id in await running(plane):
         handle = plane.client.get_workflow_handle(workflow_id)
         # A replica may have ended meanwhile.
         with suppress(RPCError):
             for _ in range(POKES):
                 if workflow_id == names.FLEET_SCHEDULER_ID:
-                    await handle.signal("set_policy", SetPolicy(policy={"profile": "dense"}).wire())
+                    await handle.signal(
+                        "set_policy", SetPolicy(policy={"profile": "dense"}).wire()
+                    )
                 else:
                     await handle.signal("retry_now", RetryNow().wire())
 
 
 async def assert_whole(plane: ControlPlane) -> None:
     for workflow_id in await running(plane):
-        seen = await eventually(lambda: plane.client.get_workflow_handle(workflow_id).query("describe"), bool)  # noqa: B023 - awaited here
+        seen = await eventually(
+            lambda: plane.client.get_workflow_handle(workflow_id).query("describe"),  # noqa: B023 - awaited here
+            bool,
+        )
         assert refusals(seen) == "", workflow_id
     assert await plane.scheduler("audit") == []
     assert await plane.scheduler("waiting") == []
 
 
 async def raw_bytes(plain: Client) -> bytes:
-    """Everything that the server keeps of any run."""
+    """Return everything that the server stores about any run."""
     kept = b""
     async for run in plain.list_workflows():
         handle = plain.get_workflow_handle(run.id, run_id=run.run_id)
-        kept += b"".join([event.SerializeToString() async for event in handle.fetch_history_events()])
+        kept += b"".join(
+            [event.SerializeToString() async for event in handle.fetch_history_events()]
+        )
         kept += (await handle.describe()).raw_description.SerializeToString()
     return kept
 
 
 @pytest.mark.soak
-async def test_a_key_is_replaced_while_a_fleet_is_scaled_and_rolled(tmp_path: Path) -> None:
-    # What is applied at the end of a step is done while the workers are replaced.
-    wanted = [qwen("qwen", replicas, image) for image, replicas in enumerate((1, 2, 1, 2, 1))]
+async def test_a_key_is_replaced_while_a_fleet_is_scaled_and_rolled(
+    tmp_path: Path,
+) -> None:
+    # The fleet carries out the last apply of a step while workers are replaced.
+    wanted = [
+        qwen("qwen", replicas, image) for image, replicas in enumerate((1, 2, 1, 2, 1))
+    ]
     async with protocol_server(EVENTS) as plain:
         fleet = Fleet(plain, tmp_path)
         async with served(fleet, ("one",), ("one",)) as plane:
-            for document in (a_class(), a_cluster("eu"), a_cache("weights", NAMESPACE, "acme/qwen"), wanted[0]):
+            for document in (
+                a_class(),
+                a_cluster("eu"),
+                a_cache("weights", NAMESPACE, "acme/qwen"),
+                wanted[0],
+            ):
                 await plane.apply(document)
             await ready(plane, wanted[0])
             await plane.ready("ModelCache", "weights", NAMESPACE)
             await plane.apply(wanted[1])
-        # The new key is added; one worker does not have it yet.
+        # The new key is added. One worker does not have it yet.
         async with served(fleet, ("one", "two"), ("one",)) as plane:
             await ready(plane, wanted[1])
-        # It is made active; at one worker it is not yet.
+        # The new key becomes active, at one worker later than at the others.
         async with served(fleet, ("two", "one"), ("one", "two")) as plane:
             await plane.apply(wanted[2])
             await ready(plane, wanted[2])
@@ -133,7 +197,12 @@ async def test_a_key_is_replaced_while_a_fleet_is_scaled_and_rolled(tmp_path: Pa
                 await poke(plane)
                 return await running(plane, since)
 
-            assert await eventually(older, lambda found: not found, what="every run is new") == []
+            assert (
+                await eventually(
+                    older, lambda found: not found, what="every run is new"
+                )
+                == []
+            )
             await ready(plane, wanted[3])
             await plane.apply(wanted[4])
         # The old key is removed.

@@ -23,7 +23,7 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.arguments import ArgumentCheck, tolerant
-from client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.converter import DATA_CONVERTER
 from tests.simulation.poisons import Poison
 from tests.simulation.runs import PendingActivity, Run
 from tests.simulation.tasks import OpenTask, set_activity_info
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 _CONVERTER = DATA_CONVERTER.payload_converter
 _TOLERANT = tolerant(DATA_CONVERTER).payload_converter
-# The SDK sends a heartbeat when this part of the timeout has passed since the last one.
+# The SDK sends a heartbeat after this part of the timeout.
 _THROTTLE = 0.8
 _THROTTLE_MAX_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
-# No activity fails so by design: Temporal would repeat it for ever.
+# Activities never raise these by design, and Temporal would retry them for ever.
 _DEFECTS = (AssertionError, AttributeError, LookupError, NameError, NotImplementedError, TypeError)
 _LOCAL_STARTS = (0.0005, 0.005)
 
@@ -59,7 +59,7 @@ class _Call(ActivityInboundInterceptor):
     def __init__(self) -> None:
         """Have no next interceptor."""
 
-    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002 - the SDK's name
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:  # noqa: A002
         found = input.fn(*input.args)
         return await found if asyncio.iscoroutine(found) else found
 
@@ -74,10 +74,9 @@ class Attempts:
         self._server = server
         self._world = server.world
 
-    # --- remote activities ------------------------------------------------------------------------
+    # Remote activities
 
     def start(self, run: Run, command: WorkflowCommand) -> None:
-        """Schedule an activity."""
         seq = command.schedule_activity.seq
         run.activities[seq] = pending = self.unsent(run, command)
         pending.task = self._world.spawn(
@@ -105,7 +104,7 @@ class Attempts:
         self._world.note(
             "activity", run.workflow_id, f"{pending.name} {outcome.kind} {_words(outcome)}".strip()
         )
-        # Its start and its end are events that come together.
+        # The server writes the events of its start and its end together.
         self._server.deliver(run, job, events=2, size=job.ByteSize())
 
     async def _outcome(
@@ -171,7 +170,7 @@ class Attempts:
         return _timed_out(TimeoutType.TIMEOUT_TYPE_SCHEDULE_TO_CLOSE, pending)
 
     async def _worker(self, pending: PendingActivity, until: float) -> Worker | None:
-        """Wait for a worker that takes the task."""
+        """Wait for a worker that polls the task queue."""
         await asyncio.sleep(self._server.draw.uniform(0.002, 0.05))
         while not (pending.gone or pending.cancel_requested):
             worker = (
@@ -195,7 +194,7 @@ class Attempts:
             return
 
     async def _attempt(self, pending: PendingActivity, worker: Worker, ends: float) -> Outcome:
-        """Run one attempt, and wait for its end or for a timeout of it."""
+        """Run one attempt until it ends or times out."""
         loop, command = asyncio.get_running_loop(), pending.command
         outcome: asyncio.Future[Outcome] = loop.create_future()
         pending.state = "started"
@@ -209,7 +208,8 @@ class Attempts:
         def over(kind: "TimeoutType.ValueType") -> None:
             if not outcome.done():
                 outcome.set_result(_timed_out(kind, pending))
-                # The worker counts the time as well, and gives the attempt up a little later.
+                # The worker measures the timeout too, and cancels the attempt slightly
+                # later.
                 loop.call_later(5.0, attempt.give_up)
 
         def missed() -> None:
@@ -247,10 +247,10 @@ class Attempts:
             for each in limits:
                 each.cancel()
 
-    # --- local activities -------------------------------------------------------------------------
+    # Local activities
 
     def start_local(self, task: OpenTask, command: WorkflowCommand) -> PendingActivity:
-        """Start a local activity within a workflow task; its result goes to the task."""
+        """Start a local activity within a workflow task, which receives its result."""
         local = command.schedule_local_activity
         pending = PendingActivity(
             run=task.run,
@@ -309,7 +309,7 @@ class _Attempt:
         self._loop = asyncio.get_running_loop()
         self.heard = self._loop.time()
         self.stale = False
-        """The server knows this attempt no longer."""
+        """The server has already ended this attempt."""
         self._sent = float("-inf")
         self._due: asyncio.TimerHandle | None = None
         self._details: tuple[Any, ...] = ()
@@ -328,12 +328,14 @@ class _Attempt:
         self._worker.spawn(self._work(), f"{self._pending.name} of {self._pending.run.workflow_id}")
 
     def give_up(self) -> None:
-        """Cancel it as the SDK does when it took too long, or the server has forgotten it."""
+        """Cancel the attempt as the SDK does after a timeout, or when the server has
+        forgotten it.
+        """
         if self._worker.alive:
             self._environment.cancel(activity.ActivityCancellationDetails(timed_out=True))
 
     def cancel(self) -> None:
-        """Cancel it because its workflow wants that."""
+        """Cancel the attempt because its workflow requested the cancellation."""
         self._by_request = True
         if self._worker.alive:
             self._environment.cancel()
@@ -390,7 +392,7 @@ class _Attempt:
             return _failed(error)
 
     def _heartbeat(self, *details: Any) -> None:
-        """Send a heartbeat, or plan it if the last one was sent just now."""
+        """Send a heartbeat now, or later if the last one was sent recently."""
         if not self._worker.alive:
             raise WorkerDied
         self._details = details
@@ -519,7 +521,7 @@ def _resolve(
     assert outcome.failure is not None
     failure = result.failed.failure
     if pending.local and outcome.kind == "failed":
-        # The SDK gives the failure of a local activity as it is.
+        # The SDK passes on the failure of a local activity unchanged.
         failure.CopyFrom(outcome.failure)
         return
     failure.message = (

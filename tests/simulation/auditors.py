@@ -1,8 +1,8 @@
 """The invariants of a simulated fleet: auditors return a sentence for each violation.
 
-`ALWAYS` holds after every step, in the middle of any fault. `AT_REST` holds when the last fault and
-the last request are over for longer than every bound of the product. `BETWEEN` compares two moments
-at rest: nobody asked for anything in between.
+`ALWAYS` holds after every step, in the middle of any fault. `AT_REST` holds when the
+last fault and the last request are over for longer than every bound of the product.
+`BETWEEN` compares two moments at rest without a request between them.
 """
 
 from collections import Counter
@@ -21,11 +21,14 @@ from tests.simulation.snapshot import (
 EVENTS_PER_HOUR = 150
 """The growth of a history at rest, by resyncs and new runs."""
 EVENTS_OF_KINDS_PER_HOUR = {"FleetScheduler": 400, "CloudCluster": 250}
-"""A scheduler hears of the nodes of all clusters; a CloudCluster looks for drift often."""
+"""The scheduler receives the nodes of all clusters, and a CloudCluster checks for drift
+often.
+"""
 NODES_SHOWN = 5
 WITHDRAWAL_STEP, ENGINES_STEP = 1, 7
 WAITS_FOR_USERS = ("InUse: ", "Occupied: ", "BlockedByServices: ")
-"""With these a deletion waits until people delete the objects that use the deleted one."""
+"""A deletion with one of these reasons waits until users delete the dependent objects.
+"""
 
 Auditor = Callable[[Snapshot], Iterable[str]]
 Comparison = Callable[[Snapshot, Snapshot], Iterable[str]]
@@ -39,11 +42,11 @@ class Finding(AssertionError):
         super().__init__("\n".join(self.sentences))
 
 
-# --- after every step -----------------------------------------------------------------------------
+# After every step
 
 
 def no_pool_is_overcommitted(seen: Snapshot) -> Iterator[str]:
-    """All pods of a pool, running or pending, fit on its nodes unless the pool shrank."""
+    """All pods of a pool, running or pending, fit on its nodes, unless the pool shrank."""
     for pool, pods in _by_pool(seen.pods).items():
         capacity = seen.pools.get(pool)
         if capacity is None or capacity.excused:
@@ -57,7 +60,10 @@ def no_pool_is_overcommitted(seen: Snapshot) -> Iterator[str]:
 
 
 def _demand(pods: Iterable[SeenPod], *, by_device: bool) -> int:
-    """Count the room that the pods of one replica need: a new pod waits for the one before it."""
+    """Count the capacity that the pods of one replica need.
+
+    A new pod waits for the end of its predecessor.
+    """
     counts: Counter[bool] = Counter()
     for pod in pods:
         counts[pod.deleting] += pod.devices if by_device else 1
@@ -82,11 +88,11 @@ def no_workflow_task_fails(seen: Snapshot) -> Iterator[str]:
 
 
 def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
-    """Replicas go before the stack, and the stack before the cluster. Pods leave routes first.
+    """Teardown deletes replicas before the stack, and the stack before the cluster.
 
-    A pod may end before its teardown for other reasons, such as a rollout or the loss of its node.
-    Nobody takes endpoints out of a route that a forced deletion of its service left behind, or of a
-    service that was terminated.
+    Pods leave routes before they end. A pod may end before its teardown for other
+    reasons, such as a rollout or the loss of its node. Endpoints may stay in the route
+    of a service that was terminated or whose deletion was forced.
     """
     left = set(_left_routes(seen))
     routed = {
@@ -133,7 +139,7 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
 
 
 def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
-    """An entity that ended by itself left no object that it did not list."""
+    """An entity that ended by itself leaves no object that it did not list."""
     finished = _finished(seen)
     for item in seen.objects:
         owner = finished.get(item.owner)
@@ -142,10 +148,11 @@ def a_finished_object_left_nothing(seen: Snapshot) -> Iterator[str]:
 
 
 def evictions_have_a_cause(seen: Snapshot) -> Iterator[str]:
-    """A deployment deletes its replicas because it is deleted, or with a recorded reason.
+    """A deployment deletes its replicas because it is deleted, or with a recorded
+    reason.
 
-    A replica of an earlier deployment of the name may have been deleted by that one. A deployment
-    that was reset does not know the deletions that it requested after the point of the reset.
+    An earlier deployment with the same name may have deleted the replica. A deployment
+    that was reset does not know the deletions that it requested after the reset point.
     """
     tracked = {
         placement.uid: (placement, deployment)
@@ -171,7 +178,15 @@ def no_secret_is_shown(seen: Snapshot) -> Iterator[str]:
         )
 
 
+def cloud_problems_are_explained(seen: Snapshot) -> Iterator[str]:
+    """A problem of a cloud object has the cloud's words, the time and the next step."""
+    for cluster in seen.clusters:
+        for problem in cluster.unexplained:
+            yield f"{cluster.name} does not explain the problem of {problem}"
+
+
 ALWAYS: tuple[Auditor, ...] = (
+    cloud_problems_are_explained,
     no_pool_is_overcommitted,
     no_workflow_task_fails,
     teardowns_keep_their_order,
@@ -182,7 +197,7 @@ ALWAYS: tuple[Auditor, ...] = (
 )
 
 
-# --- at rest --------------------------------------------------------------------------------------
+# At rest
 
 
 def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
@@ -203,7 +218,7 @@ def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
 
 
 def everything_that_fits_is_placed(seen: Snapshot) -> Iterator[str]:
-    """Nothing waits for capacity that is there."""
+    """No replica waits for capacity that is free."""
     for deployment in _sound(seen):
         if deployment.placeable:
             yield (
@@ -225,7 +240,7 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     """Each object is owned by an entity that lives, or is listed as left behind."""
     running = [found for found in seen.workflows.values() if found.running]
     living = {found.uid for found in running if found.uid}
-    # The workflow of a cloud outlives its InferenceCluster, and keeps the objects of it.
+    # A cloud workflow owns its objects for longer than the InferenceCluster exists.
     living |= {
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
     }
@@ -243,9 +258,10 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
 
 
 def every_pod_is_charged(seen: Snapshot) -> Iterator[str]:
-    """Each pod and each replica has a ledger entry, and each entry a replica that runs.
+    """Each pod and each replica has a ledger entry, and each entry a running replica.
 
-    A replica that ended releases its nodes, also if it had to leave its pods and lists them.
+    A replica that ended releases its nodes, even if it had to leave its pods and lists
+    them.
     """
     finished = _finished(seen)
     entries = {entry.uid: entry for entry in seen.ledger}
@@ -271,7 +287,7 @@ def every_pod_is_charged(seen: Snapshot) -> Iterator[str]:
 
 
 def deployments_track_what_runs(seen: Snapshot) -> Iterator[str]:
-    """A deployment tracks the replicas that run for it, and waits for no other one."""
+    """A deployment tracks exactly the running replicas that belong to it."""
     running = {replica.uid: replica for replica in seen.replicas}
     tracked = {
         placement.uid for deployment in seen.deployments for placement in deployment.placements
@@ -296,7 +312,7 @@ def deployments_track_what_runs(seen: Snapshot) -> Iterator[str]:
 
 
 def ready_counts_equal_the_pods(seen: Snapshot) -> Iterator[str]:
-    """A deployment counts the replicas as ready whose pods are, on clusters that answer."""
+    """A deployment counts a replica as ready if its pods are, on clusters that answer."""
     pods = _by_owner(seen.pods)
     silent = {cluster.name for cluster in seen.clusters if not cluster.reachable}
     for deployment in _sound(seen):
@@ -386,14 +402,16 @@ AT_REST: tuple[Auditor, ...] = (
 )
 
 PROMPT: tuple[Auditor, ...] = (everything_that_fits_is_placed,)
-"""Auditors that pass soon after the last fault, long before the next resync repairs omissions."""
+"""Auditors that must pass soon after the last fault, long before the next resync
+repairs lost messages.
+"""
 
 
-# --- between two moments at rest ------------------------------------------------------------------
+# Between two moments at rest
 
 
 def nothing_flaps(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """Without a request no count, no replica, no route and no object changes."""
+    """Without a request, no count, replica, route or object changes."""
     counts = {each.uid: each.wanted for each in before.deployments}
     for deployment in after.deployments:
         if counts.get(deployment.uid, deployment.wanted) != deployment.wanted:
@@ -419,6 +437,7 @@ def nothing_flaps(before: Snapshot, after: Snapshot) -> Iterator[str]:
         earlier = before.workflows.get(workflow_id)
         if (
             earlier is not None
+            and not earlier.outdated
             and earlier.uid == found.uid
             and earlier.generation != found.generation
         ):
@@ -429,7 +448,7 @@ def nothing_flaps(before: Snapshot, after: Snapshot) -> Iterator[str]:
 
 
 def histories_do_not_grow(before: Snapshot, after: Snapshot) -> Iterator[str]:
-    """At rest the history of an entity grows by its resyncs, and by no more."""
+    """At rest the history of an entity grows only by its resyncs."""
     hours = (after.seconds - before.seconds) / 3600
     for workflow_id, found in after.workflows.items():
         earlier = before.workflows.get(workflow_id)
@@ -446,7 +465,7 @@ def histories_do_not_grow(before: Snapshot, after: Snapshot) -> Iterator[str]:
 BETWEEN: tuple[Comparison, ...] = (nothing_flaps, histories_do_not_grow)
 
 
-# --- helpers --------------------------------------------------------------------------------------
+# Helpers
 
 
 def audit(seen: Snapshot, auditors: Iterable[Auditor]) -> list[str]:
@@ -489,20 +508,22 @@ def _finished(seen: Snapshot) -> dict[str, SeenWorkflow]:
 
 
 def _lists_pods(owner: SeenWorkflow, cluster: str) -> bool:
-    """Whether an object lists an owner of pods on a cluster as left behind."""
+    """Return whether an object lists an owner of pods on a cluster as a leftover."""
     kinds = tuple(f"{cluster}/{kind}/" for kind in _OWNERS_OF_PODS)
     return any(item.startswith(kinds) for item in owner.left_behind)
 
 
 def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
-    """Whether an object is listed itself, or by its label, or all that its owner has there."""
+    """Return whether the leftovers name an object, its label, or all objects of its
+    owner.
+    """
     namespace, _ = item.name
     by_label = f"{item.place}/label/{namespace}/{item.cache}"
     return not listed.isdisjoint((str(item), by_label, f"{item.place}/owner/{item.owner}"))
 
 
 def _left_routes(seen: Snapshot) -> Iterator[Name]:
-    """Yield the services that ended and list their route as left behind."""
+    """Yield services that ended and list their route as a leftover."""
     finished = _finished(seen)
     for item in seen.objects:
         owner = finished.get(item.owner)
@@ -512,7 +533,7 @@ def _left_routes(seen: Snapshot) -> Iterator[Name]:
 
 
 def _names_a_user(seen: Snapshot, deleted: SeenWorkflow) -> bool:
-    """Whether the wait of a deleted object names another object that lives."""
+    """Return whether the blocker of a deleted object is another running object."""
     others = (found for found in seen.workflows.values() if found.running and found is not deleted)
     return any(found.workflow_id.rpartition("/")[2] in deleted.unsettled for found in others)
 
@@ -522,7 +543,7 @@ def _is_excused(seen: Snapshot, kind: str, name: tuple[str, str]) -> bool:
 
 
 def _sound(seen: Snapshot) -> Iterator[SeenDeployment]:
-    """Yield the deployments that live and have no persisting fault."""
+    """Yield running deployments without a persisting fault."""
     for deployment in seen.deployments:
         if not deployment.deleting and not _is_excused(seen, "modeldeployment", deployment.name):
             yield deployment

@@ -1,10 +1,10 @@
-"""The contents of the charts that the product installs, as far as the product looks at them."""
+"""The parts of real charts that the product reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from activities.cluster_objects import kinds as product_kinds
-from activities.cluster_objects.cluster_api import Kind
+from activities.cluster_objects.cluster_api import GroupVersionKind
 from activities.render.gateway.objects import METALLB_WEBHOOK, SERVICE
 from activities.render.stack.values import AI_GATEWAY_CONTROLLER
 from api_types.pins import charts
@@ -13,6 +13,12 @@ from tests.simulation.cluster import ApiServer
 from tests.simulation.fields import Json
 
 _GPU_CLASS = "gpu.nvidia.com"
+DEVICE_CLASS: Json = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": _GPU_CLASS},
+}
+"""What the DRA driver of a cluster creates, whose stack others installed."""
 
 
 @dataclass(frozen=True)
@@ -22,23 +28,23 @@ class SimulatedChart:
     deployments: tuple[str, ...] = ()
     daemon_sets: tuple[str, ...] = ()
     services: tuple[tuple[str, str], ...] = ()
-    cluster_objects: tuple[tuple[Kind, str], ...] = ()
-    crds: tuple[Kind, ...] = ()
-    templated: tuple[Kind, ...] = ()
+    cluster_objects: tuple[tuple[GroupVersionKind, str], ...] = ()
+    crds: tuple[GroupVersionKind, ...] = ()
+    templated: tuple[GroupVersionKind, ...] = ()
 
 
-_ROLE = Kind("rbac.authorization.k8s.io/v1", "ClusterRole")
+_ROLE = GroupVersionKind("rbac.authorization.k8s.io/v1", "ClusterRole")
 CHARTS: Mapping[str, SimulatedChart] = {
     charts.CERT_MANAGER.chart: SimulatedChart(
         ("cert-manager",),
         cluster_objects=((_ROLE, "cert-manager"),),
-        templated=(Kind("cert-manager.io/v1", "Certificate"),),
+        templated=(GroupVersionKind("cert-manager.io/v1", "Certificate"),),
     ),
     charts.ENVOY_GATEWAY.chart: SimulatedChart(
         ("envoy-gateway",), cluster_objects=((_ROLE, "envoy-gateway"),), crds=kinds.ENVOY
     ),
     charts.AI_GATEWAY_CRDS.chart: SimulatedChart(
-        templated=(Kind("aigateway.envoyproxy.io/v1alpha1", "AIGatewayRoute"),)
+        templated=(GroupVersionKind("aigateway.envoyproxy.io/v1alpha1", "AIGatewayRoute"),)
     ),
     charts.AI_GATEWAY.chart: SimulatedChart(
         (AI_GATEWAY_CONTROLLER,), cluster_objects=((_ROLE, AI_GATEWAY_CONTROLLER),)
@@ -50,11 +56,13 @@ CHARTS: Mapping[str, SimulatedChart] = {
         ("lws-controller-manager",), cluster_objects=((_ROLE, "lws"),), crds=kinds.LWS
     ),
     charts.NODE_FEATURE_DISCOVERY.chart: SimulatedChart(
-        ("nfd-master",), ("nfd-worker",), crds=(Kind("nfd.k8s-sigs.io/v1alpha1", "NodeFeature"),)
+        ("nfd-master",),
+        ("nfd-worker",),
+        crds=(GroupVersionKind("nfd.k8s-sigs.io/v1alpha1", "NodeFeature"),),
     ),
     charts.NVIDIA_DRA_DRIVER.chart: SimulatedChart(
         daemon_sets=("dra-driver-kubelet-plugin",),
-        cluster_objects=((Kind("resource.k8s.io/v1", "DeviceClass"), _GPU_CLASS),),
+        cluster_objects=((GroupVersionKind("resource.k8s.io/v1", "DeviceClass"), _GPU_CLASS),),
     ),
     charts.TRAEFIK.chart: SimulatedChart(
         ("traefik",),
@@ -130,7 +138,7 @@ def removed(server: ApiServer, name: str) -> None:
         server.behaviour.gateway_runs = False
 
 
-def _object(kind: Kind, name: str, namespace: str = "", **content: object) -> Json:
+def _object(kind: GroupVersionKind, name: str, namespace: str = "", **content: object) -> Json:
     metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **content}
 

@@ -1,7 +1,8 @@
-"""The part of `temporalio.client.Client` that activities and scripts use, on the simulated server.
+"""A `temporalio.client.Client` on the simulated server, with the calls that the product
+uses.
 
-Each call takes some time and may fail as a call over a network does: before its effect, after it,
-or late. A client of a worker dies with it.
+Each call takes some time and may fail as a network call does: before its effect, after
+it, or late. The client of a worker ends with the worker.
 """
 
 import asyncio
@@ -9,6 +10,7 @@ import contextlib
 import functools
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,7 +34,7 @@ from temporalio.converter import decode_typed_search_attributes, encode_search_a
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.converter import DATA_CONVERTER
 from tests.simulation.poisons import Poison, unreadable_payload
 from tests.simulation.runs import (
     COMPLETED,
@@ -55,7 +57,7 @@ _LATENCY = (0.001, 0.02)
 _LATE = (1.0, 30.0)
 _SILENT = (5.0, 120.0)
 _OUTAGE_SECONDS = 5.0
-"""How long the SDK repeats a call that the server does not answer."""
+"""The time for which the SDK retries a call that the server does not answer."""
 _QUERY_SECONDS = 30.0
 _PAGE = 1000
 _UNSET = object()
@@ -136,10 +138,16 @@ class SimClient:
         """See the SDK."""
         return Listing(self, query, page_size, next_page_token)
 
+    async def count_workflows(self, query: str = "", **_: Any) -> "Counted":
+        """See the SDK."""
+        holds = parse_filter(query)
+        rows = await self.call(lambda: self._server.listed(holds), "visibility")
+        return Counted(len(rows))
+
     async def call(
         self, effect: Callable[[], ResultT], receiver: str, *, repeatable: bool = False
     ) -> ResultT:
-        """Make one call to the server; `repeatable`: its sender may send it once more."""
+        """Make one call to the server. `repeatable` calls may be delivered twice."""
         world, faults = self._world, self._world.faults
         await self._pass()
         if faults.strikes("message.lost", receiver):
@@ -175,7 +183,10 @@ class SimClient:
         return result
 
     async def _pass(self) -> None:
-        """Reach the server. Raises RPCError in an outage, as the SDK does after some attempts."""
+        """Reach the server.
+
+        Raises RPCError in an outage, after some attempts as in the SDK.
+        """
         self._alive()
         await asyncio.sleep(self._world.latency_of_calls())
         if self._server.down:
@@ -338,6 +349,13 @@ class Description:
         return value_of(self.raw_memo[key]) if key in self.raw_memo else default
 
 
+@dataclass
+class Counted:
+    """The answer to a count."""
+
+    count: int
+
+
 class ListedRun:
     """A row of a list."""
 
@@ -358,7 +376,10 @@ class Listing:
         self._begun = False
 
     async def fetch_next_page(self, *, page_size: int | None = None) -> None:
-        """Fetch a page. A row that comes between two pages is missed, as on the server."""
+        """Fetch a page.
+
+        As on the server, a row that is added between two pages is missed.
+        """
         self._begun = True
         server = self._client._server
         holds = parse_filter(self._query)
@@ -384,7 +405,7 @@ _TERM = re.compile(r'^(\w+) (=|IN|>=|>) (?:\((.*)\)|"([^"]*)"|(\d+))$')
 
 @functools.cache
 def parse_filter(query: str) -> Callable[[Row], bool]:
-    """Parse a list filter, as far as the product writes them."""
+    """Parse a list filter, in the forms that the product uses."""
     terms: list[tuple[str, str, list[str]]] = []
     for text in query.split(" AND ") if query else ():
         found = _TERM.match(text)
@@ -454,6 +475,6 @@ def _unavailable(why: str) -> RPCError:
 
 
 def _again(effect: Callable[[], Any]) -> None:
-    """Repeat the effect of a message. A receiver that has ended refuses it."""
+    """Deliver a message again. A receiver that has ended rejects it."""
     with contextlib.suppress(RPCError, WorkflowAlreadyStartedError):
         effect()

@@ -1,7 +1,7 @@
-"""The time of a simulation: it passes only while nothing else is left to do.
+"""The time of a simulation, which passes only while all tasks wait.
 
-A monotonic clock drives timers and timeouts. Workflows and activities read a separate wall clock,
-which a fault can step in either direction.
+A monotonic clock drives timers and timeouts. Workflows and activities read a separate
+wall clock, which a fault can step in either direction.
 """
 
 import asyncio
@@ -22,15 +22,15 @@ ResultT = TypeVar("ResultT")
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 _THREAD_SECONDS = (0.05, 2.0)
-"""The time that a call in a thread takes."""
+"""The seconds that a call in a thread takes."""
 
 
 class NothingToWaitFor(Exception):
-    """All tasks wait for an event that will never come."""
+    """Raised when all tasks wait for an event that never happens."""
 
 
 class _Selector(selectors.DefaultSelector):
-    """Advances the time of its loop in place of waiting."""
+    """Advances the time of its loop instead of waiting."""
 
     passed = 0.0
 
@@ -42,7 +42,10 @@ class _Selector(selectors.DefaultSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in virtual time. A call for a thread runs at once; its result comes later."""
+    """An event loop in virtual time.
+
+    A call for a thread runs at once; its result arrives later.
+    """
 
     def __init__(self, draw: random.Random) -> None:
         self._virtual = _Selector()
@@ -57,7 +60,10 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., ResultT], *args: Any
     ) -> "asyncio.Future[ResultT]":
-        """Call the function now. As in a thread, its effect stays when nobody waits for it."""
+        """Call the function now.
+
+        As in a thread, its effect remains if the caller is cancelled.
+        """
         del executor
         future: asyncio.Future[ResultT] = self.create_future()
         try:
@@ -104,7 +110,9 @@ class Clock:
 
 @contextlib.contextmanager
 def virtual_time(clock: Clock, draw: random.Random) -> Iterator[None]:
-    """Let all code of this process read these clocks, and draw its uuids from the seed."""
+    """Let all code of this process read these clocks, and derive its UUIDs from the
+    seed.
+    """
 
     class VirtualDatetime(datetime):
         @classmethod
@@ -117,7 +125,8 @@ def virtual_time(clock: Clock, draw: random.Random) -> Iterator[None]:
             (product_clock, "datetime", VirtualDatetime),
             (time, "monotonic", clock.seconds),
             (time, "time", lambda: clock.now().timestamp()),
-            # In a thread of its own it would block; a call for a thread runs in this one.
+            # A thread of its own would block, so a call for a thread runs in the
+            # current one.
             (time, "sleep", lambda _seconds: None),
             (uuid, "uuid4", lambda: uuid.UUID(int=draw.getrandbits(128), version=4)),
         ):

@@ -15,16 +15,16 @@ from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities
 from activities.clouds.gke.provider import GkeProvider
 from activities.clouds.in_cluster import InCluster
-from activities.clouds.owner import owner_at
+from activities.clouds.owner import SYSTEM_POOL, owner_at
 from activities.clouds.provider import Provider
 from api_types.errors import CredentialsInvalid
 from api_types.labels import POOL, SYSTEM_NAMESPACE
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import GkeSettings, ProvisionSettings
-from testbed.clouds.gcp.calls.faults import Fault
-from testbed.clouds.gcp.calls.random_faults import random_faults
-from testbed.clouds.gcp.fake import FakeProject
-from testbed.clouds.gcp.services.world import Endpoint
+from fakes.gcp.calls.faults import GcpFault
+from fakes.gcp.calls.random_faults import random_faults
+from fakes.gcp.fake import FakeProject
+from fakes.gcp.services.world import GcpEndpoint
 from tests.simulation.google import DirectClients
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ _CA = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0t"
 _LOOK_SECONDS = 30.0
 _FAULTS_PER_DAY = 12.0
 _FAULTS_MAX = 4
+_LOSSES_PER_DAY = 24.0
+_LOSS_SECONDS_MAX = 7200.0
+_Status = container_v1.NodePool.Status
+_STOCKOUT = container_v1.StatusCondition(code="GCE_STOCKOUT", message="no machines")
 
 
 class CloudObjectView(NamedTuple):
@@ -82,6 +86,7 @@ class GoogleInMemory:
         self._hosts: dict[str, str] = {}
         self.world.spawn(self._follow(), "google")
         self.world.spawn(self._fail_now_and_then(), "cloud.bad")
+        self.world.spawn(self._lose_machines_now_and_then(), "cloud.machines")
 
     def remember(self, account: CloudAccount) -> None:
         """Remember the cluster of an account."""
@@ -113,14 +118,14 @@ class GoogleInMemory:
             digits = next((each for each in self._owners if each in name), "")
             yield CloudObjectView(name, self._owners.get(digits, ""))
 
-    # --- clusters ---------------------------------------------------------------------------------
+    # Clusters
 
-    def _endpoint(self, name: str) -> Endpoint:
+    def _endpoint(self, name: str) -> GcpEndpoint:
         base = name.rpartition("/")[2]
         host = f"{base}.gke.sim"
         self._hosts[name] = host
         self.parts.add_cloud_cluster(host, self._clusters.get(base, base))
-        return Endpoint(host, _CA)
+        return GcpEndpoint(host, _CA)
 
     async def _follow(self) -> None:
         """Let created clusters follow their pools, and remove them with their objects."""
@@ -157,7 +162,7 @@ class GoogleInMemory:
             if len(server.nodes_of(label)) != count:
                 server.set_nodes(label, count, gpus)
 
-    # --- faults -----------------------------------------------------------------------------------
+    # Faults
 
     async def _fail_now_and_then(self) -> None:
         rate = _FAULTS_PER_DAY * self.draw.choice((0.0, 0.3, 1.0, 3.0))
@@ -167,10 +172,36 @@ class GoogleInMemory:
                 self.project.clear_faults()
                 return
             if self.world.faults.active:
-                script: list[Fault] = random_faults(self.draw, self.draw.randint(1, _FAULTS_MAX))
+                script: list[GcpFault] = random_faults(self.draw, self.draw.randint(1, _FAULTS_MAX))
                 self.project.fault(*script)
                 self.world.struck += 1
                 self.world.note("fault", "cloud.bad", str(len(script)))
+
+    async def _lose_machines_now_and_then(self) -> None:
+        """Take all machines from a running pool for some time, as a stock-out does."""
+        draw = self.world.source("machines")
+        rate = _LOSSES_PER_DAY * draw.choice((0.0, 1.0, 3.0))
+        while rate:
+            await asyncio.sleep(draw.expovariate(rate / 86_400))
+            if self.world.clock.seconds() >= self.world.faults.last:
+                return
+            running = [
+                name
+                for name in sorted(self.project.objects())
+                if "/nodePools/" in name and self._object(name).status == _Status.RUNNING
+            ]
+            pools = [name for name in running if not name.endswith(f"/{SYSTEM_POOL}")]
+            if not (self.world.faults.active and pools):
+                continue
+            name = draw.choice(pools)
+            pool = self._object(name)
+            pool.status, pool.conditions = _Status.RUNNING_WITH_ERROR, [_STOCKOUT]
+            self.world.struck += 1
+            self.world.note("fault", "cloud.machines", name)
+            left = self.world.faults.last - self.world.clock.seconds()
+            await asyncio.sleep(max(0.0, min(draw.uniform(600, _LOSS_SECONDS_MAX), left)))
+            if pool.status == _Status.RUNNING_WITH_ERROR:
+                pool.status, pool.conditions = _Status.RUNNING, []
 
 
 def _size(pool: Any) -> int:

@@ -8,17 +8,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
-from activities.clients.kubernetes.throttle import NoAnswer, RequestLimit
+from activities.clients.kubernetes.throttle import RequestLimit, ServerUnresponsive
 from activities.cluster_objects.cluster_api import (
+    ApiResource,
     ClusterApi,
     Event,
+    GroupVersionKind,
     Json,
     Keep,
-    Kind,
-    Listing,
     ObjectId,
+    ObjectList,
     Propagation,
-    Resource,
     Selection,
     WatchExpired,
     whole,
@@ -70,7 +70,6 @@ _REVIEW = "SelfSubjectAccessReview"
 
 
 def no_faults(_name: str, _subject: str) -> bool:
-    """Let no fault strike."""
     return False
 
 
@@ -95,7 +94,7 @@ class ApiServer:
 
     def __post_init__(self) -> None:
         self.store = ObjectStore(self.name, self.draw)
-        self.served: dict[Kind, Resource] = kinds.resources(kinds.CORE)
+        self.served: dict[GroupVersionKind, ApiResource] = kinds.resources(kinds.CORE)
         hub = Hub(self.store, self.draw, self.behaviour)
         self.hub = hub
         self.collector = Collector(hub, self._define)
@@ -104,7 +103,8 @@ class ApiServer:
         self.network = NetworkControllers(hub)
         self.storage = StorageControllers(hub)
         self._watches: dict[tuple[str, str], list[asyncio.Event]] = {}
-        # The replicas of workloads, and the uids of their owners, before somebody scaled them up.
+        # The original replicas of workloads that were scaled up by hand, and the uids
+        # of their owners.
         self._scaled: dict[ObjectKey, tuple[int, str]] = {}
         self.store.listeners.append(self._tell)
         for name in ("default", "kube-system"):
@@ -113,7 +113,6 @@ class ApiServer:
         self._create("v1", "Service", "kubernetes", "default", spec=spec)
 
     def stop(self) -> None:
-        """Remove the cluster."""
         self.mood = "refuses"
         self.cut()
         self.hub.stop()
@@ -125,9 +124,9 @@ class ApiServer:
         else:
             await asyncio.sleep(self.draw.uniform(low, high))
 
-    # --- acts of an administrator -----------------------------------------------------------------
+    # Acts of an administrator
 
-    def serve(self, *served: Kind) -> None:
+    def serve(self, *served: GroupVersionKind) -> None:
         """Install definitions, as an administrator prepares a cluster."""
         for kind in served:
             self.store.create(kinds.definition_of(kind), "kubectl")
@@ -201,7 +200,7 @@ class ApiServer:
         )
 
     def workload_of(self, pod: Json) -> Json | None:
-        """Return the object of a ModelReplica that made a pod; None if that is gone."""
+        """Return the ModelReplica object that created a pod; None if it was deleted."""
         item: Json | None = pod
         while item is not None and not owner_of(item).uid:
             references = item["metadata"].get("ownerReferences", ())
@@ -254,7 +253,7 @@ class ApiServer:
                 del self._scaled[key]
             yield owner
 
-    # --- how it answers ---------------------------------------------------------------------------
+    # How it answers
 
     def cut(self) -> None:
         """End all connections."""
@@ -268,13 +267,13 @@ class ApiServer:
         self.store.compact()
         self.cut()
 
-    def watching(self, kind: Kind) -> "asyncio.Event":
+    def watching(self, kind: GroupVersionKind) -> "asyncio.Event":
         """Return an event that is set when an object of a kind changes."""
         event = asyncio.Event()
         self._watches.setdefault((kind.group, kind.kind), []).append(event)
         return event
 
-    def unwatch(self, kind: Kind, event: asyncio.Event) -> None:
+    def unwatch(self, kind: GroupVersionKind, event: asyncio.Event) -> None:
         """Forget an event."""
         self._watches[kind.group, kind.kind].remove(event)
 
@@ -308,7 +307,7 @@ class ClusterClient(ClusterApi):
         self._token = token
         self._limit = RequestLimit(_REQUESTS_AT_ONCE, _SILENT_SECONDS)
         self._applies = asyncio.Semaphore(_APPLIES_AT_ONCE)
-        self._known: dict[Kind, Resource] = {}
+        self._known: dict[GroupVersionKind, ApiResource] = {}
         self._discovered_at = float("-inf")
 
     def applying(self) -> AbstractAsyncContextManager[None]:
@@ -319,7 +318,7 @@ class ClusterClient(ClusterApi):
         """See `ClusterApi`."""
         return await self._call("read the server's version", lambda: self.server.version)
 
-    async def resources(self, *, refresh: bool = False) -> Mapping[Kind, Resource]:
+    async def resources(self, *, refresh: bool = False) -> Mapping[GroupVersionKind, ApiResource]:
         """See `ClusterApi`."""
         if refresh or not self._known:
             self._known = await self._call(
@@ -340,11 +339,11 @@ class ClusterClient(ClusterApi):
 
         return await self._call(f"read {target}", read)
 
-    async def list(self, selection: Selection, keep: Keep = whole) -> Listing:
+    async def list(self, selection: Selection, keep: Keep = whole) -> ObjectList:
         """See `ClusterApi`."""
         await self._needed(selection.kind)
 
-        def read() -> Listing:
+        def read() -> ObjectList:
             self._check_served(selection.kind)
             store = self.server.store
             items = [
@@ -354,7 +353,7 @@ class ClusterClient(ClusterApi):
                 )
                 if _selected(item, selection)
             ]
-            return Listing(items, str(store.version))
+            return ObjectList(items, str(store.version))
 
         return await self._call(f"list {selection.kind}", read)
 
@@ -399,7 +398,7 @@ class ClusterClient(ClusterApi):
             return
         await server.wait()
         while clock() < server.stalled_until or server.mood == "silent":
-            # Nothing comes, and the connection looks as if all were well.
+            # No event arrives, but the connection looks healthy.
             if clock() - started >= _WATCH_DEAD_SECONDS:
                 raise ClusterUnreachable(f"cluster {server.name}: watch: no response")
             await asyncio.sleep(min(10.0, max(0.5, server.stalled_until - clock())))
@@ -443,6 +442,11 @@ class ClusterClient(ClusterApi):
             writes=True,
         )
 
+    async def proxied_status(self, service: ObjectId, port: int, path: str) -> int | None:
+        """See `ClusterApi`. Nothing serves the Services of a simulated cluster."""
+        del service, port, path
+        return None
+
     async def delete(
         self,
         target: ObjectId,
@@ -467,12 +471,12 @@ class ClusterClient(ClusterApi):
 
         return await self._call(f"delete {target}", write, writes=True)
 
-    # --- one request ------------------------------------------------------------------------------
+    # One request
 
     async def _call(
         self, doing: str, effect: Callable[[], ResultT], *, writes: bool = False
     ) -> ResultT:
-        """Send a request: its effect is in the middle of the time that it takes."""
+        """Send a request. Its effect happens halfway through its duration."""
         server = self.server
         async with self._answering(self._limit.turn()):
             where = f"cluster {server.name}: {doing}"
@@ -524,16 +528,16 @@ class ClusterClient(ClusterApi):
     async def _answering(self, turn: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
         try:
             await turn.__aenter__()
-        except NoAnswer:
+        except ServerUnresponsive:
             raise ClusterUnreachable(
-                f"cluster {self.server.name}: it has answered no request for more than 5 s"
+                f"cluster {self.server.name}: it has not responded to any request for more than 5 s"
             ) from None
         try:
             yield
         finally:
             await turn.__aexit__(None, None, None)
 
-    async def _resource(self, kind: Kind) -> Resource | None:
+    async def _resource(self, kind: GroupVersionKind) -> ApiResource | None:
         found = (await self.resources()).get(kind)
         if (
             found is None
@@ -542,17 +546,17 @@ class ClusterClient(ClusterApi):
             found = (await self.resources(refresh=True)).get(kind)
         return found
 
-    async def _needed(self, kind: Kind) -> Resource:
+    async def _needed(self, kind: GroupVersionKind) -> ApiResource:
         found = await self._resource(kind)
         if found is None:
             raise self._not_served(kind)
         return found
 
-    def _check_served(self, kind: Kind) -> None:
+    def _check_served(self, kind: GroupVersionKind) -> None:
         if kind not in self.server.served:
             raise self._not_served(kind)
 
-    def _not_served(self, kind: Kind) -> StackMissing:
+    def _not_served(self, kind: GroupVersionKind) -> StackMissing:
         return StackMissing(
             f"cluster {self.server.name} does not serve {kind.kind} of {kind.api_version}"
         )

@@ -1,6 +1,6 @@
-"""The faults of clusters that come by themselves, such as outages and lost nodes.
+"""Spontaneous faults of clusters, such as outages and lost nodes.
 
-Each one ends before the world is quiet.
+Each fault ends before the quiet part of the run.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.simulation.store import ObjectKey
 if TYPE_CHECKING:
     from tests.simulation.parts import Parts
 
-# How many of each there are in a day, before the factor of the seed.
+# The number of each fault per day, before the factor of the seed.
 PER_DAY: dict[str, float] = {
     "cluster.outage": 6.0,
     "cluster.restart": 4.0,
@@ -91,12 +91,12 @@ class ClusterFaults:
                 await self._faults[name](server)
 
     async def _for_a_while(self) -> None:
-        """Wait for a drawn time, which ends before the world is quiet."""
+        """Wait for a drawn time that ends before the quiet part."""
         seconds = math.exp(self.draw.uniform(*map(math.log, _LASTS)))
         left = self.world.faults.last - self.world.clock.seconds()
         await asyncio.sleep(max(0.0, min(seconds, left)))
 
-    # --- API servers ------------------------------------------------------------------------------
+    # API servers
 
     async def _outage(self, server: ApiServer) -> None:
         server.mood = self.draw.choice(_MOODS)
@@ -117,7 +117,7 @@ class ClusterFaults:
     async def _cut(self, server: ApiServer) -> None:
         server.cut()
 
-    # --- nodes and pods ---------------------------------------------------------------------------
+    # Nodes and pods
 
     async def _lose_node(self, server: ApiServer) -> None:
         node = self._a_node(server)
@@ -209,7 +209,7 @@ class ClusterFaults:
         if found is not None and found["metadata"]["uid"] == uid:
             server.collector.without_finalizer(key, _HELD)
 
-    # --- credentials and hubs ---------------------------------------------------------------------
+    # Credentials and hubs
 
     async def _lose_credential(self, server: ApiServer) -> None:
         places = [(SYSTEM_NAMESPACE, f"{server.name}-kubeconfig"), *self.parts.cloud_credentials()]
@@ -220,10 +220,12 @@ class ClusterFaults:
             self.parts.secrets.setdefault(place, held)
 
     async def _rotate_credential(self, server: ApiServer) -> None:
-        """Rotate the token of the API server; the store has the new token later."""
+        """Rotate the token of the API server; the secret store gets the new token
+        later.
+        """
         place = (SYSTEM_NAMESPACE, f"{server.name}-kubeconfig")
         if place not in self.parts.secrets:
-            # The token of a cloud, or a credential that is gone at present.
+            # Revoke the token of a cloud, or lose a credential for a while.
             return
         token = f"{self.draw.getrandbits(32):08x}"
         server.tokens = {token}

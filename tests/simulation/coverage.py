@@ -1,4 +1,4 @@
-"""Which actions, phases, conditions and events occurred in simulated worlds, and which did not."""
+"""Record which actions, phases, conditions and events occurred in simulated worlds."""
 
 import ast
 from collections import Counter
@@ -11,14 +11,14 @@ WORKFLOWS = Path(__file__).parents[2] / "workflows"
 
 
 class Coverage:
-    """Counts the worlds in which each thing was seen."""
+    """Counts the worlds in which each item occurred."""
 
     def __init__(self) -> None:
         self.actions: Counter[str] = Counter()
         self.shown: set[tuple[str, str]] = set()
 
     def acted(self, action: str) -> None:
-        """Count an action of people."""
+        """Count an action of a user or an operator."""
         self.actions[action] += 1
 
     def saw(self, seen: Snapshot) -> None:
@@ -29,7 +29,7 @@ class Coverage:
 
 
 def report(worlds: list[Coverage]) -> Iterator[str]:
-    """Write how often everything occurred, then the reasons that no world showed."""
+    """Write how often each item occurred, then the reasons that did not occur."""
     actions: Counter[str] = Counter()
     shown: Counter[tuple[str, str]] = Counter()
     for each in worlds:
@@ -46,7 +46,7 @@ def report(worlds: list[Coverage]) -> Iterator[str]:
 
 
 def possible_reasons() -> set[str]:
-    """Find the reasons of events and conditions that the source of the workflows writes out."""
+    """Find the literal reasons of events and conditions in the source of the workflows."""
     found: set[str] = set()
     for path in WORKFLOWS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,13 +1,14 @@
-"""The plan of faults of one seed: which kinds strike, how often, and when the world is quiet.
+"""The plan of faults of one seed: kinds, frequencies, and the quiet part of the run.
 
-A plan ends well before its run does: the system has to come to rest after the last fault.
+The faults end well before the run does, so that the fleet comes to rest after the last
+fault.
 """
 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# How often each kind strikes: the probability at each occasion, before the factor of the seed.
+# The probability of each kind per occasion, before the factor of the seed.
 RATES: dict[str, float] = {
     "worker.kill.task": 0.01,
     "worker.kill.activity": 0.01,
@@ -30,7 +31,7 @@ RATES: dict[str, float] = {
     "helm.error": 0.02,
     "hub.error": 0.02,
 }
-# Faults that come by themselves: how many in a run, before the factor of the seed.
+# The number of spontaneous faults in a run, before the factor of the seed.
 PER_RUN: dict[str, float] = {
     "clock.step": 2.0,
     "temporal.outage": 2.0,
@@ -85,7 +86,7 @@ class Faults:
         self._muted = True
 
     def strikes(self, name: str, subject: str = "") -> bool:
-        """Draw whether a fault strikes at this occasion."""
+        """Draw whether a fault strikes on this occasion."""
         rate = RATES[name] * self.factors[name]
         if not rate or not self.active or self._draw.random() >= rate:
             return False
@@ -97,7 +98,7 @@ class Faults:
         return self._draw.uniform(low, high)
 
     def next_after(self, name: str) -> float | None:
-        """Draw the seconds until the next fault that comes by itself, None without one."""
+        """Draw the seconds until the next spontaneous fault; None if none follows."""
         in_run = PER_RUN[name] * self.factors[name]
         return self._draw.expovariate(in_run / self.last) if in_run else None
 

@@ -1,8 +1,8 @@
-"""Server-side apply as far as the product sees it: owners of fields, and merging.
+"""Server-side apply in the forms that the product uses: field owners and merging.
 
-Field sets are in the form of `metadata.managedFields[].fieldsV1`: `f:name` for a field, `k:{…}` for
-an element of a list with keys, `v:…` for an element of a set, `.` for the element itself. A list
-without keys is one field.
+Field sets are in the form of `metadata.managedFields[].fieldsV1`: `f:name` for a field,
+`k:{…}` for an element of a list with keys, `v:…` for an element of a set, `.` for the
+element itself. A list without keys is one field.
 """
 
 import json

@@ -35,17 +35,17 @@ from activities.clouds.gke.clients import (
     compute_client_class,
 )
 from activities.clouds.provider import BearerToken
-from testbed.clouds.gcp.calls.errors import CloudError, ConnectionCut
-from testbed.clouds.gcp.fake import FakeProject
-from testbed.clouds.gcp.servers.grpc_server import method_handlers
-from testbed.clouds.gcp.servers.http_server import compute_answer
+from fakes.gcp.calls.errors import CloudError, ConnectionCut
+from fakes.gcp.fake import FakeProject
+from fakes.gcp.servers.grpc_server import method_handlers
+from fakes.gcp.servers.http_server import compute_answer
 
 _HOST = "compute.fake"
 _TOKEN_SECONDS = 3600.0
 
 
 class CallFailed(grpc.RpcError, grpc.Call):  # type: ignore[misc]  # the library has no types
-    """A call that the fake refused, as the library of gRPC tells it."""
+    """A call that the fake rejected, in the form of a gRPC error."""
 
     def __init__(self, code: grpc.StatusCode, details: str, trailing: tuple[Any, ...] = ()) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class CallFailed(grpc.RpcError, grpc.Call):  # type: ignore[misc]  # the library
         return ()
 
     def result(self) -> Any:
-        """Raise it."""
+        """Raise the error."""
         raise self
 
     def is_active(self) -> bool:
@@ -231,6 +231,13 @@ class DirectClients:
         if service not in self._made:
             self._made[service] = self._compute_client(service)
         return self._made[service]
+
+    def permit(self, project: str) -> None:
+        """Permit every project."""
+
+    def clock_offset(self) -> float:
+        """Return no difference."""
+        return 0.0
 
     def token(self) -> BearerToken:
         """Return a token, which no simulated API server reads."""

@@ -169,7 +169,7 @@ class ClusterHelm(HelmPort):
         ]
         return [self._state(each) for each in found if each is not None]
 
-    # --- inside -----------------------------------------------------------------------------------
+    # Inside
 
     async def _reach(self, doing: str) -> None:
         await self._helm.pause(*_LATENCY)

@@ -1,9 +1,11 @@
-"""The kinds that simulated clusters serve, and which charts and definitions bring the others."""
+"""The kinds that simulated clusters serve, and the charts and definitions that add
+further kinds.
+"""
 
 from collections.abc import Iterable, Mapping
 
 from activities.cluster_objects import kinds
-from activities.cluster_objects.cluster_api import Kind, Resource
+from activities.cluster_objects.cluster_api import ApiResource, GroupVersionKind
 from api_types.pins import apiversions
 from tests.simulation.fields import Json
 
@@ -16,6 +18,7 @@ _PLURALS = {
     "ServiceCIDR": "servicecidrs",
     "EnvoyProxy": "envoyproxies",
     "ClientTrafficPolicy": "clienttrafficpolicies",
+    "BackendTrafficPolicy": "backendtrafficpolicies",
 }
 _CLUSTER_SCOPED = frozenset(
     {
@@ -34,7 +37,7 @@ _CLUSTER_SCOPED = frozenset(
 )
 CORE = (
     *(
-        Kind("v1", name)
+        GroupVersionKind("v1", name)
         for name in (
             "Namespace",
             "Node",
@@ -49,19 +52,22 @@ CORE = (
             "ResourceQuota",
         )
     ),
-    *(Kind("apps/v1", name) for name in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")),
     *(
-        Kind("rbac.authorization.k8s.io/v1", name)
+        GroupVersionKind("apps/v1", name)
+        for name in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+    ),
+    *(
+        GroupVersionKind("rbac.authorization.k8s.io/v1", name)
         for name in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     ),
     *(
-        Kind("resource.k8s.io/v1", name)
+        GroupVersionKind("resource.k8s.io/v1", name)
         for name in ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
     ),
-    Kind("policy/v1", "PodDisruptionBudget"),
-    Kind("discovery.k8s.io/v1", "EndpointSlice"),
-    Kind("networking.k8s.io/v1", "ServiceCIDR"),
-    Kind("authorization.k8s.io/v1", "SelfSubjectAccessReview"),
+    GroupVersionKind("policy/v1", "PodDisruptionBudget"),
+    GroupVersionKind("discovery.k8s.io/v1", "EndpointSlice"),
+    GroupVersionKind("networking.k8s.io/v1", "ServiceCIDR"),
+    GroupVersionKind("authorization.k8s.io/v1", "SelfSubjectAccessReview"),
     kinds.JOB,
     kinds.STORAGE_CLASS,
     kinds.CRD,
@@ -70,21 +76,28 @@ CORE = (
 GATEWAY = (kinds.GATEWAY, kinds.GATEWAY_CLASS, kinds.HTTP_ROUTE)
 ENVOY = (
     *GATEWAY,
-    Kind("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy"),
-    Kind("gateway.envoyproxy.io/v1alpha1", "ClientTrafficPolicy"),
+    GroupVersionKind("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy"),
+    GroupVersionKind("gateway.envoyproxy.io/v1alpha1", "ClientTrafficPolicy"),
+    GroupVersionKind("gateway.envoyproxy.io/v1alpha1", "BackendTrafficPolicy"),
 )
 LWS = (kinds.LEADER_WORKER_SET,)
-MONITORS = (Kind(apiversions.POD_MONITOR, "PodMonitor"),)
-INFERENCE = (kinds.INFERENCE_POOL, Kind(apiversions.MODEL_REWRITES[1], "InferenceModelRewrite"))
+MONITORS = (GroupVersionKind(apiversions.POD_MONITOR, "PodMonitor"),)
+INFERENCE = (
+    kinds.INFERENCE_POOL,
+    GroupVersionKind(apiversions.MODEL_REWRITES[1], "InferenceModelRewrite"),
+)
 TRAEFIK = (kinds.MIDDLEWARE,)
-METALLB = (Kind(apiversions.METALLB, "IPAddressPool"), Kind(apiversions.METALLB, "L2Advertisement"))
+METALLB = (
+    GroupVersionKind(apiversions.METALLB, "IPAddressPool"),
+    GroupVersionKind(apiversions.METALLB, "L2Advertisement"),
+)
 STACK = (*ENVOY, *LWS, *MONITORS, *INFERENCE)
 
 
-def resources(served: Iterable[Kind]) -> dict[Kind, Resource]:
+def resources(served: Iterable[GroupVersionKind]) -> dict[GroupVersionKind, ApiResource]:
     """Return how each kind is addressed."""
     return {
-        kind: Resource(kind, plural(kind.kind), kind.kind not in _CLUSTER_SCOPED, _VERBS)
+        kind: ApiResource(kind, plural(kind.kind), kind.kind not in _CLUSTER_SCOPED, _VERBS)
         for kind in served
     }
 
@@ -94,17 +107,17 @@ def plural(kind: str) -> str:
     return _PLURALS.get(kind) or f"{kind.lower()}{'es' if kind.endswith('s') else 's'}"
 
 
-def defined_by(definition: Json) -> list[Kind]:
+def defined_by(definition: Json) -> list[GroupVersionKind]:
     """Return the kinds that a definition serves."""
     spec = definition["spec"]
     return [
-        Kind(f"{spec['group']}/{each['name']}", spec["names"]["kind"])
+        GroupVersionKind(f"{spec['group']}/{each['name']}", spec["names"]["kind"])
         for each in spec["versions"]
         if each.get("served", True)
     ]
 
 
-def definition_of(kind: Kind) -> Json:
+def definition_of(kind: GroupVersionKind) -> Json:
     """Return the definition of a kind, as a chart has it."""
     name = f"{plural(kind.kind)}.{kind.group}"
     version = {"name": kind.api_version.rpartition("/")[2], "served": True, "storage": True}
@@ -123,7 +136,9 @@ def definition_of(kind: Kind) -> Json:
     }
 
 
-def by_definition(served: Mapping[Kind, Resource], definition: Json) -> list[Kind]:
+def by_definition(
+    served: Mapping[GroupVersionKind, ApiResource], definition: Json
+) -> list[GroupVersionKind]:
     """Return the kinds among those served that a definition has."""
     spec = definition["spec"]
     return [

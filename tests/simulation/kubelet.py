@@ -331,8 +331,8 @@ class Kubelets(Part):
         if pod is None or pod["metadata"]["uid"] != uid:
             return
         if not self._has_node(pod):
-            # Nobody says that its containers have ended. The node comes back, or the pod is deleted
-            # with the object of the node.
+            # Nothing reports the end of its containers. Either the node comes back, or
+            # the pod is deleted with the node object.
             self.later(self._pod_ended, key, uid, after=(20.0, 60.0))
             return
         if pod["metadata"].get("finalizers"):

@@ -1,4 +1,6 @@
-"""Drawn manifests: the fleet that a script begins with, and the documents that its users apply."""
+"""Random manifests: the initial fleet of a script, and the documents that its users
+apply.
+"""
 
 from collections.abc import Sequence
 from random import Random

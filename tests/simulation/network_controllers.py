@@ -1,5 +1,6 @@
 """Services with their endpoints and load balancers, and the controller of gateways and routes."""
 
+import zlib
 from collections.abc import Iterable
 
 from api_types.digests import short_hash
@@ -25,6 +26,7 @@ class NetworkControllers(Part):
     def __init__(self, hub: Hub) -> None:
         super().__init__(hub)
         self._addresses = 0
+        self._network = f"{zlib.crc32(self.store.name.encode()) & 255}.1"
         hub.on("Pod", self._pod)
         hub.on("Service", self._service)
         for kind in ("GatewayClass", "Gateway", "HTTPRoute", "InferencePool"):
@@ -135,7 +137,7 @@ class NetworkControllers(Part):
             self._routes_in(key.namespace)
 
     def gateway_started(self) -> None:
-        """Let the controller of gateways look at everything, as it does when it starts."""
+        """Reconcile all gateways and routes, as the controller does when it starts."""
         for kind, sync in (
             ("GatewayClass", self._sync_class),
             ("Gateway", self._sync_gateway),
@@ -190,7 +192,7 @@ class NetworkControllers(Part):
             else made.get("status", {}).get("loadBalancer", {}).get("ingress", [])
         )
         if made is None:
-            addresses = [{"ip": "10.245.0.1"}]
+            addresses = [{"ip": f"10.245.{self._network}"}]
         values = [{"type": "IPAddress", "value": each["ip"]} for each in addresses]
         programmed = (
             condition_of(item, "Programmed")

@@ -1,4 +1,4 @@
-"""Reads one moment of a running world, and remembers facts of earlier moments."""
+"""Read one moment of a running world, with facts about earlier moments."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from api_types import labels, names
 from api_types.limits import ROUTE_BACKENDS_MAX
+from api_types.messages.clouds import CloudObjectState
 from scheduler import decide_and_explain
 from scheduler.hardware.template import charges
 from scheduler.model.policy import WHOLE_NODES
@@ -38,12 +39,11 @@ _FORCED = frozenset({"skipped", "abandoned"})
 
 
 class Observer:
-    """Looks at a world.
+    """Observes a world.
 
     Attributes:
-        ended: the last look at each run that is in no cache any more.
-        replaced: each object that ended by itself before another one of its name started.
-
+      ended: the last state of each run that is in no cache any more.
+      replaced: each object that ended by itself before an object with its name started.
     """
 
     def __init__(self, world: "World") -> None:
@@ -107,17 +107,20 @@ class Observer:
         )
         return replace(seen, texts=dict(self._texts()), secrets=self._planted()) if texts else seen
 
-    # --- workflows --------------------------------------------------------------------------------
+    # Workflows
 
     def _workflows(self) -> Iterator[tuple[str, SeenWorkflow]]:
         for workflow_id, execution in self.world.server.executions.items():
             run = execution.run
             before = self.ended.get(run.run_id, SeenWorkflow(workflow_id, run.kind))
+            product = run.workflow or run.ended
+            events = sum(each.events for each in execution.runs)
             found = replace(
-                _shown(before, run.workflow or run.ended),
+                _shown(before, product),
                 running=run.is_open,
                 status=run.status,
-                events=sum(each.events for each in execution.runs),
+                events=events,
+                outdated=product is None and (before.outdated or events != before.events),
                 failures=tuple(failure for each in execution.runs for failure in each.failures),
             )
             self.ended[run.run_id] = found
@@ -142,7 +145,7 @@ class Observer:
                 self._orphaned.discard(workflow_id)
             yield replace(route, orphaned=workflow_id in self._orphaned)
 
-    # --- pools ------------------------------------------------------------------------------------
+    # Pools
 
     def _pools(
         self, scheduler: Any, pods: Iterable[SeenPod], ledger: Iterable[SeenEntry]
@@ -235,7 +238,7 @@ class Observer:
             if known.get(pool[1]) == pools[pool].nodes and most <= pools[pool].nodes:
                 self._excused.discard(pool)
 
-    # --- texts ------------------------------------------------------------------------------------
+    # Texts
 
     def _texts(self) -> Iterator[tuple[str, str]]:
         for execution in self.world.server.executions.values():
@@ -287,7 +290,7 @@ def _left_behind(product: Entity[Any]) -> Iterator[str]:
             yield f"{place}/owner/{product.state.uid}"
 
 
-# --- the scheduler --------------------------------------------------------------------------------
+# The scheduler
 
 
 def _entries(scheduler: Any) -> Iterator[SeenEntry]:
@@ -338,7 +341,7 @@ def _placeable(scheduler: Any, owner: str, world: "World") -> int:
     return sum(charged.get(placed.uid) is None for placed in explained.decision.placements)
 
 
-# --- deployments and replicas ---------------------------------------------------------------------
+# Deployments and replicas
 
 
 def _of_kind(objects: Mapping[str, Any], kind: str) -> Iterator[Any]:
@@ -433,7 +436,7 @@ def _broken(objects: Mapping[str, Any], parts: Any) -> Iterator[str]:
             yield workflow_id
 
 
-# --- clusters, caches and routes ------------------------------------------------------------------
+# Clusters, caches and routes
 
 
 def _clusters(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenCluster]:
@@ -450,11 +453,19 @@ def _clusters(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenCluster]:
             tearing_down=state.stack.removal.begun,
             cloud_deleting=bool(state.cloud.deleted),
             forced=forced or labels.SKIP_IN_CLUSTER_TEARDOWN in state.annotations,
+            unexplained=tuple(_unexplained(state.cloud.states)),
         )
 
 
+def _unexplained(states: Iterable[CloudObjectState]) -> Iterator[str]:
+    """Yield cloud objects whose problem lacks the words, the time or the next step."""
+    for each in states:
+        if each.reason and not (each.message and each.since and each.next_step):
+            yield f"{each.pool or each.key} ({each.reason})"
+
+
 def _lacks_a_class(state: Any) -> bool:
-    """Whether a cluster that was never Ready waits for a class that does not exist."""
+    """Return whether a cluster that was never Ready waits for a missing class."""
     found = condition_of(state.conditions, "ClusterReady")
     return found is not None and found.reason == "WaitingForClasses"
 

@@ -27,6 +27,7 @@ from api_types.errors import CredentialsInvalid, Unsupported
 from api_types.messages.cluster_work import Connection
 from api_types.settings import Settings
 from tests.simulation import kinds
+from tests.simulation.charts import DEVICE_CLASS
 from tests.simulation.cluster import ApiServer, ClusterClient, Mood
 from tests.simulation.cluster_faults import ClusterFaults
 from tests.simulation.fields import Json
@@ -74,10 +75,10 @@ class NodeView(NamedTuple):
 
 
 class ObjectView(NamedTuple):
-    """An object of ours at a `place`: a cluster, `control`, or a cloud.
+    """An object of the control plane at a `place`: a cluster, `control`, or a cloud.
 
-    `owner` is the uid of its entity, empty if it names none; `cache` the label with the name of
-    its ModelCache, empty if it has none.
+    `owner` is the uid of its entity, empty if it names none; `cache` the label with the
+    name of its ModelCache, empty if it has none.
     """
 
     place: str
@@ -178,7 +179,7 @@ class Parts:
         """The contents of the secret store."""
         return self.vault.contents
 
-    # --- for scripts ------------------------------------------------------------------------------
+    # For scripts
 
     def add_cluster(self, name: str, *, managed: bool = False) -> bool:
         """Create a cluster and its kubeconfig; return whether the existing cluster is managed.
@@ -203,6 +204,7 @@ class Parts:
                 server.behaviour.gateway_runs = server.behaviour.lws_runs = False
             else:
                 server.serve(*kinds.STACK)
+                server.create(DEVICE_CLASS)
                 self._create_gateway(server, labels.GATEWAY_NAME, "envoy")
         self.secrets.setdefault(
             (labels.SYSTEM_NAMESPACE, f"{name}-kubeconfig"), {_KEY: f"{name} 1"}
@@ -238,7 +240,7 @@ class Parts:
         self.servers[cluster].store.edit(ObjectKey("", kind, "", name), change)
 
     def lose_cluster(self, name: str, mood: Mood) -> None:
-        """Take the API server of a cluster down for ever."""
+        """Take the API server of a cluster down permanently."""
         for server in self.servers.values():
             if server.name == name:
                 server.mood = mood
@@ -261,10 +263,11 @@ class Parts:
             )
 
     def delete_disowned(self, place: str) -> None:
-        """Delete the objects that lost our label by hand, as the messages about them advise.
+        """Delete the objects without our label by hand, as the messages about them
+        advise.
 
-        The control plane takes such an object for one of others: it neither changes nor deletes it,
-        and pods of a workload stay with their volumes and GPUs.
+        The control plane treats such an object as foreign: it neither changes nor
+        deletes it, and pods of a workload stay with their volumes and GPUs.
         """
         if (server := self.servers.get(place)) is None:
             return
@@ -276,7 +279,7 @@ class Parts:
                 what = f"{key.kind} {key.namespace}/{key.name}"
                 self.world.note("script", f"delete at {place}", what)
 
-    # --- for auditors -----------------------------------------------------------------------------
+    # For auditors
 
     def pods(self) -> Iterator[PodView]:
         """Return the pods of engines on all clusters."""
@@ -331,7 +334,7 @@ class Parts:
         return any(each.mood == "answers" for each in found)
 
     def objects(self) -> Iterator[ObjectView]:
-        """Return everything of ours that exists outside."""
+        """Return all objects of the control plane that exist outside."""
         for server in self.servers.values():
             name = server.name
             for item in server.store.everything():
@@ -413,7 +416,7 @@ class Parts:
         """Remove a cluster and everything on it."""
         self.servers.pop(host).stop()
 
-    # --- for workers ------------------------------------------------------------------------------
+    # For workers
 
     def new_worker(self) -> Sequence[Callable[..., Any]]:
         """Return the activities of one worker process; their memory dies with it."""
@@ -427,6 +430,7 @@ class Parts:
             toleration_keys=settings.workloads.toleration_keys,
             store=self.vault,
             usage=Usage(force_delete=True),
+            gateway_answers=self._gateway_answers,
         )
         workloads = WorkloadActivities(
             pool, self.vault, render, _FORCE_AFTER, settings.workloads.adopt_renderer, "simulated"
@@ -478,7 +482,17 @@ class Parts:
             self.prepare_control()
         return self.servers.get(name, self._nowhere)
 
-    # --- inside -----------------------------------------------------------------------------------
+    # Inside
+
+    async def _gateway_answers(self, url: str) -> bool:
+        """Return whether a cluster that is not cut off has a gateway at a URL."""
+        return any(
+            address["value"] in url
+            for server in self.servers.values()
+            if server.mood != "silent"
+            for gateway in server.store.find("gateway.networking.k8s.io", "Gateway")
+            for address in gateway.get("status", {}).get("addresses", ())
+        )
 
     def _new_server(self, name: str) -> ApiServer:
         server = ApiServer(

@@ -1,4 +1,4 @@
-"""How a workflow is broken for good, so that a test sees which other workflows wait for it."""
+"""Ways to break a workflow permanently, to show which other workflows wait for it."""
 
 from enum import Enum
 
@@ -10,11 +10,12 @@ from api_types.payloads import unreadable
 class Poison(Enum):
     """The defect of all runs of a workflow id.
 
-    FAILING: each workflow task fails, as with a bug, a nondeterminism, or a carried state that
-    nobody can decode. The server accepts signals and answers no query.
-    FULL: the server refuses signals, as to a run that has taken 10,000.
+    FAILING: each workflow task fails, as with a bug, a nondeterminism, or a carried
+        state that cannot be decoded. The server accepts signals and answers no query.
+    FULL: the server rejects signals, as for a run that has taken 10,000.
     SILENT: queries and updates get no answer, and activities that begin never end.
-    UNREADABLE: nobody has the key of its payloads: those of its signals, answers and memo.
+    UNREADABLE: the key of its payloads is lost, so signals, answers and the memo
+        cannot be read.
     """
 
     FAILING = "failing"

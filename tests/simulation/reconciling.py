@@ -19,9 +19,9 @@ NAME_MAX = 58
 
 @dataclass
 class ClusterBehaviour:
-    """How long things take on a cluster, in seconds, and the chances of failures.
+    """Durations on a cluster in seconds, and the probabilities of failures.
 
-    Faults change it while a simulation runs.
+    Faults change them while a simulation runs.
     """
 
     reaction: Range = (0.02, 1.0)

@@ -13,7 +13,7 @@ from temporalio.bridge.proto.workflow_commands import ScheduleActivity, Schedule
 from temporalio.converter import decode_typed_search_attributes
 from temporalio.worker import WorkflowInstance
 
-from client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.converter import DATA_CONVERTER
 
 if TYPE_CHECKING:
     from tests.simulation.workers import Worker
@@ -40,7 +40,7 @@ class PendingActivity:
     details: list[Payload] = field(default_factory=list)
     cancel_requested: bool = False
     gone: bool = False
-    """The workflow waits for it no longer."""
+    """The workflow has stopped waiting for it."""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[Any] | None" = None
     begins: float = 0.0
@@ -112,7 +112,9 @@ class Run:
     task_open: bool = False
     task_planned: bool = False
     unfinished_task: bool = False
-    """A task has only sent heartbeats so far, so another one follows it even without news."""
+    """So far the task has only sent heartbeats, so another task follows even without
+    new events.
+    """
     time: datetime | None = None
     recorded: list[RecordedTask] = field(default_factory=list)
     patches: set[str] = field(default_factory=set)
@@ -128,10 +130,10 @@ class Run:
     silent_until: float = 0.0
     full_until: float = 0.0
     reset_from: tuple[str, ...] = ()
-    """The ids of the runs whose tasks it begins with, if it was started by a reset."""
+    """The ids of the runs whose tasks this run starts with, after a reset."""
     reset_time: datetime | None = None
     ended: Any = None
-    """The workflow object of the product as it was at its end."""
+    """The workflow object of the product at the end of the run."""
 
     def __post_init__(self) -> None:
         self.memo_fields = dict(self.started_memo)

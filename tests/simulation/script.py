@@ -1,7 +1,7 @@
 """The users and operators of a simulated fleet, drawn from a seed.
 
-A seed draws a fleet, the weights of the actions, and how long people wait between two of them. A
-script ends before its world does: people repair everything that they broke, and then only watch.
+A seed draws a fleet, the weights of the actions, and the pauses between them. A script
+ends before its world does: the users repair all damage, and then only watch.
 """
 
 import asyncio
@@ -28,15 +28,16 @@ Address = tuple[str, str, str]
 """Kind, namespace and name of an object."""
 
 ENDS_AT = 0.9
-"""The share of the time with faults after which nobody begins anything any more."""
+"""The share of the time with faults after which no new action begins."""
 FIRST_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Names:
-    """The names that the people of a fleet choose from.
+    """The names that the users of a fleet choose from.
 
-    `churn`: people act all the time, on caches, services, quotas and deployments with priorities.
+    `churn`: users act all the time, on caches, services, quotas and deployments with
+    priorities.
     """
 
     clusters: tuple[str, ...] = ("eu-1", "us-1", "eu-2", "us-2")
@@ -66,7 +67,7 @@ ADVICE = re.compile(r"kubectl annotate --overwrite namespace (\S+) (\S+)=([0-9a-
 """The command that hands the stack of a terminated cluster to the next cluster of that name."""
 _POLLS = 15
 STARTED_AGAIN = ("fleetscheduler", "endpointdirectory", "stackupgrades", "modelreplica", "cloud")
-"""Workflows that nobody applies: others start them again."""
+"""Workflows that users do not apply, because other workflows start them again."""
 DELETION_ORDER = (
     "ModelService",
     "ModelEndpoint",
@@ -81,10 +82,11 @@ APPLY_ORDER = tuple(reversed(DELETION_ORDER))
 
 @dataclass
 class People:
-    """All that act in one world, and the documents that they want to be there.
+    """All users of one world, and the documents that they want to exist.
 
-    `wanted` are the last documents that were applied and not deleted. `earlier` keeps templates to
-    roll back to. `touched`: workflows that an operator terminated.
+    `wanted` are the last documents that were applied and not deleted. `earlier` keeps
+    templates to roll back to. `touched`: workflows that an operator terminated.
+    `applied`: the last document of each workflow.
     """
 
     world: "World"
@@ -93,10 +95,11 @@ class People:
     wanted: dict[Address, Json] = field(default_factory=dict)
     earlier: dict[Address, list[Json]] = field(default_factory=dict)
     touched: dict[str, Json | None] = field(default_factory=dict)
+    applied: dict[str, Json] = field(default_factory=dict)
     tasks: list["asyncio.Task[None]"] = field(default_factory=list)
     requests: int = 0
 
-    # --- the fleet --------------------------------------------------------------------------------
+    # The fleet
 
     async def begin(self) -> None:
         """Create the first fleet: classes, clusters, mostly a gateway, and a policy."""
@@ -142,19 +145,20 @@ class People:
     def _a_secret(self) -> str:
         return f"planted-{self.draw.getrandbits(64):016x}"
 
-    # --- requests ---------------------------------------------------------------------------------
+    # Requests
 
     async def apply(self, document: Json) -> None:
-        """Apply a document, and want it from now on."""
+        """Apply a document, and expect its object from now on."""
         address = address_of(document)
         before = self.wanted.get(address)
         if before is not None and before != document:
             self.earlier.setdefault(address, []).append(before)
         self.wanted[address] = copy.deepcopy(document)
+        self.applied[names.workflow_id(*address)] = self.wanted[address]
         await self.insist(lambda: self.world.apply(copy.deepcopy(document)))
 
     async def signal(self, address: Address, signal: str, **payload: Any) -> None:
-        """Send a signal of a person or a program."""
+        """Send a signal of a user or a program."""
         self.requests += 1
         body = {"requestId": f"request-{self.requests}", "by": self.draw.choice(TENANTS), **payload}
         await self.insist(lambda: self.world.signal(*address, signal, body))
@@ -171,7 +175,9 @@ class People:
         await self.insist(lambda: self.world.signal(*address, "set_policy", body))
 
     async def insist(self, call: Callable[[], Awaitable[Any]]) -> None:
-        """Repeat a request until Temporal takes it; one to a workflow that does not run is void."""
+        """Repeat a request until Temporal accepts it; ignore requests to a workflow
+        that does not run.
+        """
         try:
             await self.world.insist(call)
         except RPCError as error:
@@ -180,16 +186,16 @@ class People:
             self.world.note("void", "request", error.message)
 
     async def pause(self, *choices: float) -> None:
-        """Wait for a drawn time, but not beyond the time in which people act."""
+        """Wait for a drawn time, at most until users stop acting."""
         left = self.world.faults.last - self.world.clock.seconds()
         await asyncio.sleep(max(0.0, min(self.draw.choice(choices), left)))
 
     @property
     def are_done(self) -> bool:
-        """Whether it is too late to begin anything."""
+        """Return whether it is too late to begin an action."""
         return self.world.clock.seconds() >= self.world.faults.last
 
-    # --- choosing ---------------------------------------------------------------------------------
+    # Choosing
 
     def one(self, kind: str) -> Address | None:
         """Choose an object of a kind that is wanted."""
@@ -208,7 +214,7 @@ class People:
             if execution.run.is_open and workflow_id.startswith(prefixes)
         ]
 
-    # --- models -----------------------------------------------------------------------------------
+    # Models
 
     async def apply_deployment(self) -> None:
         """Create a deployment, or change all of one."""
@@ -251,7 +257,7 @@ class People:
                 await self.pause(5, 15, 30, 300)
 
     async def write_at_once(self) -> None:
-        """Let several writers change one deployment at the same moment."""
+        """Let several users change one deployment at the same moment."""
         if address := self.one("ModelDeployment"):
             counts = [self.draw.randint(0, 4) for _ in range(3)]
             image = manifests.with_image(self.wanted[address], f"registry.example/engine:{counts}")
@@ -263,7 +269,7 @@ class People:
             )
 
     async def replace(self, document: Json) -> None:
-        """Change an object with a verdict, which may be a refusal."""
+        """Send an update to an object, which may be rejected."""
         try:
             await self.world.replace(copy.deepcopy(document))
         except (RPCError, WorkflowUpdateFailedError) as error:
@@ -289,7 +295,7 @@ class People:
             self._again(document)
 
     def _again(self, document: Json) -> None:
-        """Apply a document again after the earlier object is gone, which refuses it before."""
+        """Apply a document again once the earlier object with this name is gone."""
         self.start(self._apply_when_gone(document))
 
     async def _apply_when_gone(self, document: Json) -> None:
@@ -305,7 +311,7 @@ class People:
                 if seen is not None:
                     return
 
-    # --- caches, services, endpoints --------------------------------------------------------------
+    # Caches, services, endpoints
 
     async def apply_cache(self) -> None:
         """Create a cache, or change all of one."""
@@ -360,7 +366,7 @@ class People:
         await self.apply(document)
         self._again(document)
 
-    # --- clusters ---------------------------------------------------------------------------------
+    # Clusters
 
     async def apply_cluster(self) -> None:
         """Create a cluster, or give one other pools."""
@@ -381,7 +387,7 @@ class People:
             await self.apply(document)
 
     async def lose_nodes(self) -> None:
-        """Lose nodes of a pool without a word, and get them back later."""
+        """Lose nodes of a pool without notice, and get them back later."""
         if address := self.one("InferenceCluster"):
             pool = self.draw.choice(self.wanted[address]["spec"]["nodePools"])
             fewer = {**pool, "nodeCount": self.draw.randint(0, pool["nodeCount"])}
@@ -423,14 +429,16 @@ class People:
         else:
             await self.apply(manifests.a_class(name, price=self.draw.choice(("", "3", "9.25"))))
 
-    # --- operators --------------------------------------------------------------------------------
+    # Operators
 
     async def force(self, address: Address) -> None:
         """Skip a step of a teardown, or all of it."""
         await self.signal(address, "force", scope=self.draw.choice(("step", "all")), reason="drawn")
 
     async def force_deletion(self) -> None:
-        """Delete a deployment or a cluster, and lose patience."""
+        """Delete a deployment or a cluster, and force the deletion if it takes too
+        long.
+        """
         kind = self.draw.choice(
             ("ModelDeployment", "InferenceCluster", "ModelCache", "ModelService")
         )
@@ -452,13 +460,18 @@ class People:
             await self.insist(handle.cancel)
 
     async def terminate(self) -> None:
-        """Terminate a workflow, and sooner or later apply its object again.
+        """Terminate a workflow, and apply its object again after some time.
 
-        Nobody starts the workflow of a cloud again whose InferenceCluster was terminated before.
+        The workflow of a cloud stays terminated if its InferenceCluster was terminated
+        before.
         """
         if found := [each for each in self.running("") if not self._is_orphaned(each)]:
             workflow_id = self.draw.choice(found)
-            self.touched[workflow_id] = self._document_of(workflow_id)
+            # A workflow without a worker does not describe itself.
+            document = self._document_of(workflow_id)
+            if document is None and workflow_id.startswith("modeldeployment/"):
+                document = self.applied.get(workflow_id)
+            self.touched[workflow_id] = document
             await self.insist(lambda: self.world.terminate(workflow_id, "drawn"))
             await self.pause(0, 60, 1800)
             await self._apply_again(workflow_id)
@@ -473,7 +486,7 @@ class People:
             kind, _, name = workflow_id.partition("/")
             address = ("InferenceCluster", "", name)
             if kind == "inferencecluster" and address in self.wanted:
-                # Its first task gives it a uid, so the stack belongs to another one.
+                # Its first task gives it a uid, so the stack belongs to another owner.
                 await self._heed(address)
 
     def _is_orphaned(self, workflow_id: str) -> bool:
@@ -500,7 +513,9 @@ class People:
         }
 
     async def _apply_again(self, workflow_id: str) -> None:
-        """Apply the object of a terminated workflow; delete it if nobody wants it any more."""
+        """Apply the object of a terminated workflow; delete it if it is not wanted any
+        more.
+        """
         if workflow_id.startswith(STARTED_AGAIN):
             return
         wanted = self._wanted_as(workflow_id)
@@ -523,7 +538,7 @@ class People:
         return next(found, None)
 
     async def _heed(self, address: Address) -> None:
-        """Do as a condition advises, where the stack of a cluster belonged to a terminated one."""
+        """Follow the advice of the condition that a terminated cluster owns the stack."""
         for _ in range(_POLLS):
             await asyncio.sleep(60)
             seen = self.world.peek(names.workflow_id(*address), "describe") or {}
@@ -554,7 +569,7 @@ class People:
         secrets = self.world.parts.secrets
         places = sorted(each for each in secrets if each[0] in self.names.namespaces)
         if not places:
-            # Somebody else has lost the only one, and writes it again later.
+            # A concurrent action has removed the only one, and writes it again later.
             return
         place = self.draw.choice(places)
         key = next(iter(secrets[place]))
@@ -564,7 +579,7 @@ class People:
         secrets[place] = {key: self._a_secret()}
 
     async def drift(self) -> None:
-        """Let somebody edit or delete a managed object by hand."""
+        """Edit or delete a managed object by hand."""
         places = [*(name for kind, _, name in self.wanted if kind == "InferenceCluster"), "control"]
         place = self.draw.choice(places)
         self.world.parts.drift(place)
@@ -572,7 +587,7 @@ class People:
         await asyncio.sleep(max(0.0, min(_DISOWNED_SECONDS, left)))
         self.world.parts.delete_disowned(place)
 
-    # --- the end ----------------------------------------------------------------------------------
+    # The end
 
     async def repair(self) -> None:
         """Apply terminated objects again, and end temporary measures."""
@@ -587,7 +602,7 @@ class People:
                 await self.delete(address, evict=True)
 
     async def lose_a_cluster(self) -> None:
-        """Lose a cluster for good, and want something new of the others."""
+        """Lose a cluster permanently, and change deployments and services afterwards."""
         if address := self.one("InferenceCluster"):
             await asyncio.sleep(max(0.0, self.world.faults.last - self.world.clock.seconds()))
             self.world.note("script", "lose a cluster", address[2])
@@ -604,12 +619,12 @@ class People:
             await self.delete(address, **evict)
 
     async def all_have_acted(self) -> None:
-        """Wait until nobody acts any more."""
+        """Wait until no user acts any more."""
         while pending := [task for task in self.tasks if not task.done()]:
             await asyncio.gather(*pending)
 
     def start(self, acting: Awaitable[None]) -> None:
-        """Let somebody act beside the others."""
+        """Run an action concurrently with the others."""
 
         async def act() -> None:
             await acting
@@ -668,9 +683,10 @@ _CHURN_PAUSE_SECONDS = 180.0
 _FACTORS = (0.0, 0.3, 1.0, 1.0, 3.0)
 """Factors of the frequency of each action, so that seeds differ in their subjects."""
 _IN_A_RUN = (4, 12, 40)
-"""How many moments a seed has at which people act, however short it is."""
+"""The minimum number of actions of a seed, however short it is."""
 _DISOWNED_SECONDS = 1800.0
-"""When people read the advice to delete an object that they took the label from."""
+"""The time after which users follow the advice to delete an object that lost its label.
+"""
 
 
 _RESETTING = 0.3
@@ -681,7 +697,8 @@ _RESETS = (1, 8)
 async def reset_now_and_then(people: People, ends: float) -> None:
     """Reset workflows to earlier tasks, in some worlds.
 
-    The operator draws from a source of his own, so that other worlds stay as they are.
+    The operator draws from a separate source, so that the other draws of the seed stay
+    the same.
     """
     world, draw = people.world, people.world.source("operator")
     if draw.random() >= _RESETTING:

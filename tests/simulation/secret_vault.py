@@ -1,4 +1,4 @@
-"""The secret store and the hubs of models, in memory."""
+"""An in-memory secret store, and in-memory hubs of models."""
 
 import hashlib
 import random
@@ -16,7 +16,7 @@ Place = tuple[str, str]
 
 @dataclass
 class SecretVault(SecretReader):
-    """The store. `contents` are changed by scripts; a Secret may be copied to clusters."""
+    """The store. Scripts change its `contents`; a Secret may be copied to clusters."""
 
     contents: dict[Place, dict[str, str]] = field(default_factory=dict)
 

@@ -23,7 +23,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import queues
-from client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.converter import DATA_CONVERTER
 from tests.simulation import resets
 from tests.simulation.attempts import Attempts
 from tests.simulation.poisons import Poison, unreadable_payload
@@ -94,7 +94,7 @@ class Server:
         self._up.set()
         self._versions = 0
 
-    # --- outages ----------------------------------------------------------------------------------
+    # Outages
 
     def go_down(self) -> None:
         """Answer nothing from now on."""
@@ -111,10 +111,10 @@ class Server:
         await self._up.wait()
 
     def is_poisoned(self, run: Run, poison: Poison) -> bool:
-        """Return whether a workflow is broken in this way."""
+        """Return whether a workflow has this defect."""
         return self.poisons.get(run.workflow_id) is poison
 
-    # --- executions -------------------------------------------------------------------------------
+    # Executions
 
     def find(self, workflow_id: str, run_id: str | None = None) -> Run:
         """Find a run, the newest without a run id. Raises RPCError."""
@@ -333,7 +333,7 @@ class Server:
                 future.exception()
         self.publish(run)
 
-    # --- commands ---------------------------------------------------------------------------------
+    # Commands
 
     def apply(self, run: Run, command: WorkflowCommand) -> None:
         """Carry out a command of a workflow."""
@@ -375,7 +375,7 @@ class Server:
         timer = run.timers.pop(seq, None)
         if timer is not None:
             timer.cancel()
-        # A timer that has fired since is taken out of the unread jobs.
+        # Remove a timer that has fired since from the unread jobs.
         run.inbox = [
             job
             for job in run.inbox
@@ -395,7 +395,7 @@ class Server:
             if not waits:
                 run.activities.pop(seq).forget()
         if not waits:
-            # The workflow has taken it as cancelled, and knows no other result.
+            # The workflow considers it cancelled, and reads no other result.
             run.inbox = [job for job in run.inbox if not _resolves(job, seq)]
 
     def _upsert_workflow_search_attributes(self, run: Run, command: WorkflowCommand) -> None:
@@ -449,10 +449,10 @@ class Server:
             before=run,
         )
         run.next_run_id = following.run_id
-        # A continued run is never queried: a later one answers.
+        # A continued run is never queried; its successor answers.
         run.recorded.clear()
 
-    # --- queries ----------------------------------------------------------------------------------
+    # Queries
 
     async def query(self, run: Run, name: str, arguments: Sequence[Any]) -> WorkflowCommand:
         """Query a run, on the worker that has it or on any.
@@ -464,7 +464,7 @@ class Server:
             text = "Unable to query workflow due to Workflow Task in failed state."
             raise RPCError(text, RPCStatusCode.FAILED_PRECONDITION, b"")
         if self.is_poisoned(run, Poison.SILENT):
-            # The caller waits until its time is up.
+            # The caller waits until its timeout.
             await asyncio.Event().wait()
         if self.is_poisoned(run, Poison.UNREADABLE):
             answer = WorkflowCommand()
@@ -501,7 +501,7 @@ class Server:
             if worker is not None and not run.task_open:
                 self.tasks.drop(self.tasks.replayed(run, worker), run)
 
-    # --- visibility -------------------------------------------------------------------------------
+    # Visibility
 
     def publish(self, run: Run) -> None:
         """Show a run in visibility after a delay."""

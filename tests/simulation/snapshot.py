@@ -26,6 +26,8 @@ class SeenWorkflow:
         shown: its phase, reasons of its conditions and reasons of its events, for coverage.
         deleting: its deletion was requested. `left_behind`: the objects that it lists,
         as place/kind/namespace/name.
+        outdated: the worker that ran its last tasks died before its status was read, so
+        the status is an earlier one.
 
     """
 
@@ -40,6 +42,7 @@ class SeenWorkflow:
     unsettled: str = ""
     deleting: bool = False
     generation: int = 0
+    outdated: bool = False
     left_behind: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
 
@@ -187,7 +190,8 @@ class SeenCluster:
     """An InferenceCluster, of its last run.
 
     `reachable`: its API server answers. `deleting`: its deletion was requested. `tearing_down`: its
-    stack is being removed.
+    stack is being removed. `unexplained`: cloud objects with a problem that lacks the
+    cloud's words, the time or the next step.
     """
 
     name: str
@@ -198,6 +202,7 @@ class SeenCluster:
     tearing_down: bool = False
     cloud_deleting: bool = False
     forced: bool = False
+    unexplained: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from activities.cluster_objects.cluster_api import Kind, ObjectId, Propagation
+from activities.cluster_objects.cluster_api import GroupVersionKind, ObjectId, Propagation
 from api_types import clock
 from tests.simulation import fields
 from tests.simulation.fields import Json
@@ -71,7 +71,7 @@ class ObjectStore:
         self._objects: defaultdict[tuple[str, str], dict[tuple[str, str], Json]] = defaultdict(dict)
         self._dependents: defaultdict[str, dict[ObjectKey, None]] = defaultdict(dict)
 
-    # --- reading ----------------------------------------------------------------------------------
+    # Reading
 
     def get(self, key: ObjectKey) -> Json | None:
         """Return a stored object."""
@@ -101,7 +101,7 @@ class ObjectStore:
         for objects in list(self._objects.values()):
             yield from list(objects.values())
 
-    # --- writes of clients ------------------------------------------------------------------------
+    # Writes of clients
 
     def apply(self, manifest: Json, manager: str, *, dry_run: bool = False) -> Json:
         """Apply server-side, taking over fields of others."""
@@ -229,7 +229,7 @@ class ObjectStore:
             self._put(key, {**live, "metadata": marked})
         return True
 
-    # --- writes of controllers --------------------------------------------------------------------
+    # Writes of controllers
 
     def set_status(self, key: ObjectKey, **parts: Any) -> Json | None:
         """Change parts of a status; nothing is written if they are so already."""
@@ -295,7 +295,7 @@ class ObjectStore:
             version < self.compacted and version < self._latest.get((group, kind), 0)
         )
 
-    # --- inside -----------------------------------------------------------------------------------
+    # Inside
 
     def _updated(self, key: ObjectKey, live: Json, content: Json, manager: str) -> Json:
         before = fields.content(live)
@@ -436,7 +436,7 @@ def has_fields(item: Mapping[str, Any], selector: str) -> bool:
     )
 
 
-def in_version(item: Json, kind: Kind) -> Json:
+def in_version(item: Json, kind: GroupVersionKind) -> Json:
     """Return an object as a version of its API serves it."""
     return (
         item if item["apiVersion"] == kind.api_version else {**item, "apiVersion": kind.api_version}

@@ -315,7 +315,7 @@ class Tasks:
         )
         self.wake(run)
 
-    # --- replay -----------------------------------------------------------------------------------
+    # Replay
 
     def load(self, run: Run, worker: Worker) -> None:
         """Bring a run into the cache of a worker, from its history."""

@@ -145,6 +145,11 @@ REFUSED = [
         "eu-1/gpus: 16 of 8 devices are used by r1, r2",
     ),
     Refused(
+        auditors.cloud_problems_are_explained,
+        with_cluster(unexplained=("pool gpu (CapacityUnavailable)",)),
+        "eu-1 does not explain the problem of pool gpu (CapacityUnavailable)",
+    ),
+    Refused(
         auditors.the_ledger_equals_a_recount,
         replace(SOUND, ledger_differences=("pool gpus: 1 against 2",)),
         "the ledger differs from a recount: pool gpus: 1 against 2",
@@ -336,7 +341,7 @@ def test_every_auditor_accepts_a_sound_moment_and_refuses_another_one(
 
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda refused: refused.sentence)
-def test_an_auditor_names_what_it_refuses(refused: Refused) -> None:
+def test_an_auditor_names_the_rejected_state(refused: Refused) -> None:
     assert list(refused.auditor(refused.seen)) == [refused.sentence]
 
 
@@ -392,11 +397,11 @@ EXCUSED = {
 
 
 @pytest.mark.parametrize("name", EXCUSED)
-def test_what_is_allowed_at_any_time_is_no_finding(name: str) -> None:
+def test_an_allowed_state_is_not_a_finding(name: str) -> None:
     assert auditors.audit(EXCUSED[name], auditors.ALWAYS) == []
 
 
-def test_the_workflow_of_a_cloud_owns_what_is_there_longer_than_its_cluster_lives() -> None:
+def test_a_cloud_workflow_owns_its_objects_beyond_the_life_of_its_cluster() -> None:
     network = SeenObject("gke", "networks", ("", "gke-1"), "c2")
     cloud = SeenWorkflow("cloud/gke-1/c2", "CloudCluster")
     alone, served = (
@@ -483,8 +488,42 @@ CHANGED = [
 @pytest.mark.parametrize(
     ("later", "sentences"), CHANGED, ids=lambda value: value[0] if isinstance(value, list) else ""
 )
-def test_what_changes_at_rest_is_named(later: Snapshot, sentences: list[str]) -> None:
+def test_changes_at_rest_are_named(later: Snapshot, sentences: list[str]) -> None:
     assert auditors.compare(SOUND, later) == sentences
+
+
+def test_a_status_that_the_earlier_moment_could_not_read_is_not_compared() -> None:
+    later = replace(
+        LATER,
+        workflows={
+            **LATER.workflows,
+            DEPLOYMENT_ID: replace(LATER.workflows[DEPLOYMENT_ID], generation=1),
+        },
+    )
+    outdated = {DEPLOYMENT_ID: replace(SOUND.workflows[DEPLOYMENT_ID], outdated=True)}
+    earlier = replace(SOUND, workflows={**SOUND.workflows, **outdated})
+    assert auditors.compare(earlier, later) == []
+
+
+def test_a_status_is_outdated_from_a_task_without_a_cached_workflow_on() -> None:
+    run = SimpleNamespace(
+        run_id="r",
+        kind="ModelDeployment",
+        workflow=None,
+        ended=None,
+        is_open=True,
+        status="RUNNING",
+    )
+    history = SimpleNamespace(run=run, runs=[SimpleNamespace(events=5, failures=[])])
+    server = SimpleNamespace(executions={DEPLOYMENT_ID: history})
+    observer = Observer(cast("World", SimpleNamespace(server=server)))
+
+    def outdated(events: int) -> bool:
+        history.runs[0].events = events
+        return dict(observer._workflows())[DEPLOYMENT_ID].outdated
+
+    observer.ended["r"] = SeenWorkflow(DEPLOYMENT_ID, "ModelDeployment", events=5)
+    assert [outdated(5), outdated(6), outdated(6)] == [False, True, True]
 
 
 class Moments(Watch):
@@ -519,7 +558,7 @@ def test_a_history_may_grow_once_at_rest_and_may_not_go_on(monkeypatch: pytest.M
     assert f"the history of {DEPLOYMENT_ID} grew by 301 events in 1.0 h at rest" in sentence
 
 
-def test_a_change_that_nobody_asked_for_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unrequested_change_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     later, sentences = CHANGED[0]
     assert at_rest(monkeypatch, SOUND, later) == sentences
 

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from activities.cluster_objects.cluster_api import Event, Kind, ObjectId, Selection, WatchExpired
+from activities.cluster_objects.cluster_api import (
+    Event,
+    GroupVersionKind,
+    ObjectId,
+    Selection,
+    WatchExpired,
+)
 from activities.cluster_objects.kinds import LEADER_WORKER_SET, POD
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, StackMissing
 from api_types.labels import MANAGED_BY, MANAGED_BY_VALUE, OWNER_UID
@@ -24,7 +30,7 @@ from tests.simulation.lone_cluster import (
 from tests.simulation.store import ObjectKey
 
 LONG = 3600.0
-DEPLOYMENT = ObjectId(Kind("apps/v1", "Deployment"), NAMESPACE, "engine")
+DEPLOYMENT = ObjectId(GroupVersionKind("apps/v1", "Deployment"), NAMESPACE, "engine")
 GANG = ObjectId(LEADER_WORKER_SET, NAMESPACE, "gang")
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
 
@@ -49,7 +55,7 @@ class Counts:
             self.ready_least = min(self.ready_least, len(ready_pods(self.server)))
 
 
-def test_a_deployment_has_ready_pods_and_says_so() -> None:
+def test_a_deployment_with_ready_pods_reports_them() -> None:
     async def story(server: ApiServer, client: ClusterClient) -> None:
         await client.apply(a_deployment(2))
         await asyncio.sleep(LONG)
@@ -142,7 +148,7 @@ def test_a_foreground_deletion_ends_with_the_owner_after_its_pods() -> None:
 
 
 @pytest.mark.parametrize(("propagation", "left"), [("Background", 0), ("Orphan", 2)])
-def test_what_an_owner_leaves(propagation: Any, left: int) -> None:
+def test_the_propagation_policy_decides_which_objects_remain(propagation: Any, left: int) -> None:
     async def story(server: ApiServer, client: ClusterClient) -> None:
         await client.apply(a_deployment(2))
         await asyncio.sleep(LONG)
@@ -153,7 +159,7 @@ def test_what_an_owner_leaves(propagation: Any, left: int) -> None:
     living(story)
 
 
-def test_a_gang_is_recreated_as_a_whole_when_one_of_its_pods_goes() -> None:
+def test_a_gang_is_recreated_as_a_whole_when_one_of_its_pods_ends() -> None:
     async def story(server: ApiServer, client: ClusterClient) -> None:
         server.serve(LEADER_WORKER_SET)
         await client.apply(a_gang(1, 3))
@@ -179,7 +185,7 @@ def test_a_claim_stays_while_a_pod_mounts_it() -> None:
         server.create(an_object("v1", "Pod", "user", spec=pod, status={"conditions": []}))
         await asyncio.sleep(LONG)
         assert ready_pods(server) == ["user"]
-        claim = ObjectId(Kind("v1", "PersistentVolumeClaim"), NAMESPACE, "weights")
+        claim = ObjectId(GroupVersionKind("v1", "PersistentVolumeClaim"), NAMESPACE, "weights")
         await client.delete(claim)
         await asyncio.sleep(LONG)
         assert names(server, "PersistentVolumeClaim") == ["weights"]
@@ -246,11 +252,11 @@ async def events(client: ClusterClient, selection: Selection, seconds: float) ->
     return seen
 
 
-def test_a_watch_of_a_selection_is_told_that_an_object_left_it() -> None:
+def test_a_watch_of_a_selection_reports_objects_that_leave_it() -> None:
     async def story(_: ApiServer, client: ClusterClient) -> None:
         item = an_object("v1", "ConfigMap", "c")
         item["metadata"]["labels"] = {"a": "1"}
-        kind = Kind("v1", "ConfigMap")
+        kind = GroupVersionKind("v1", "ConfigMap")
         watching = asyncio.create_task(events(client, Selection(kind, labels="a=1"), 60.0))
         await asyncio.sleep(10)
         await client.apply(item)
@@ -262,7 +268,7 @@ def test_a_watch_of_a_selection_is_told_that_an_object_left_it() -> None:
     living(story)
 
 
-def test_a_watch_of_a_server_that_started_anew_has_expired() -> None:
+def test_a_watch_expires_when_the_server_restarts() -> None:
     async def story(server: ApiServer, client: ClusterClient) -> None:
         selection = Selection(POD)
         version = (await client.list(selection)).resource_version
@@ -315,7 +321,9 @@ def test_a_kind_is_served_while_its_definition_is_there() -> None:
         await client.apply(a_gang(1, 1))
         name = "leaderworkersets.leaderworkerset.x-k8s.io"
         await client.delete(
-            ObjectId(Kind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "", name)
+            ObjectId(
+                GroupVersionKind("apiextensions.k8s.io/v1", "CustomResourceDefinition"), "", name
+            )
         )
         await asyncio.sleep(LONG)
         assert names(server, "LeaderWorkerSet") == names(server, "Pod") == []

@@ -42,7 +42,7 @@ def test_an_apply_that_changes_nothing_writes_nothing() -> None:
     assert (again, store.version) == (first, int(first["metadata"]["resourceVersion"]))
 
 
-def test_an_apply_merges_containers_by_name_and_removes_what_it_names_no_more() -> None:
+def test_an_apply_merges_containers_by_name_and_removes_omitted_ones() -> None:
     store = a_store()
     store.apply(deployment(1, engine="a", sidecar="b"), US)
     store.edit(
@@ -92,7 +92,7 @@ def test_a_field_of_two_managers_stays_when_one_of_them_drops_it() -> None:
     assert store.apply(without_count(), US)["spec"]["replicas"] == 2
 
 
-def test_a_field_that_an_apply_took_from_others_goes_with_that_apply() -> None:
+def test_a_field_taken_over_by_an_apply_is_removed_with_it() -> None:
     store = a_store()
     store.apply(deployment(1, engine="a"), US)
     store.edit(KEY, scaled(3), OTHERS)
@@ -100,7 +100,7 @@ def test_a_field_that_an_apply_took_from_others_goes_with_that_apply() -> None:
     assert "replicas" not in store.apply(without_count(), US)["spec"]
 
 
-def test_a_status_is_no_drift_and_counts_no_generation() -> None:
+def test_a_status_change_is_not_drift_and_keeps_the_generation() -> None:
     store = a_store()
     applied = store.apply(deployment(1, engine="a"), US)
     seen = store.set_status(KEY, readyReplicas=1)

@@ -18,7 +18,7 @@ from temporalio.common import Priority
 from temporalio.converter import decode_search_attributes, decode_typed_search_attributes
 from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowInstance, WorkflowInstanceDetails
 
-from client.temporal.converter import DATA_CONVERTER, PayloadConverter
+from fleet_client.temporal.converter import DATA_CONVERTER, PayloadConverter
 from tests.simulation.runs import Run
 from workflows import registry
 from workflows.runner import CheckingRunner, GuardedRunner

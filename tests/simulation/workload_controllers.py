@@ -48,7 +48,7 @@ class WorkloadControllers(Part):
         ):
             hub.on_sync(kind, sync)
 
-    # --- Deployments ------------------------------------------------------------------------------
+    # Deployments
 
     def _sync_deployment(self, key: ObjectKey, item: Json) -> None:
         if is_deleted(item):
@@ -213,7 +213,7 @@ class WorkloadControllers(Part):
         for pod in sorted(pods, key=is_ready)[: max(0, len(pods) - wanted)]:
             self.store.delete(key_of(pod), uid=pod["metadata"]["uid"])
 
-    # --- LeaderWorkerSets -------------------------------------------------------------------------
+    # LeaderWorkerSets
 
     def _sync_leader_worker_set(self, key: ObjectKey, item: Json) -> None:
         if is_deleted(item) or not self.behaviour.lws_runs:
@@ -337,7 +337,7 @@ class WorkloadControllers(Part):
     def _delete_group(self, leader: Json) -> None:
         self.store.delete(key_of(leader), uid=leader["metadata"]["uid"], propagation="Foreground")
 
-    # --- others -----------------------------------------------------------------------------------
+    # Others
 
     def _sync_job(self, key: ObjectKey, item: Json) -> None:
         if is_deleted(item) or item.get("status", {}).get("conditions"):

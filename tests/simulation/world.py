@@ -136,6 +136,7 @@ class World:
             messaging.signal_many,
             messaging.redeliver,
             messaging.read_memo,
+            messaging.count_entities,
             messaging.query_each,
             messaging.start_replicas,
             messaging.survey,
@@ -147,7 +148,7 @@ class World:
             *self.parts.new_worker(),
         ]
 
-    # --- for other modules ------------------------------------------------------------------------
+    # For other modules
 
     def source(self, name: str) -> random.Random:
         """Return a source of random numbers that no other part draws from."""
@@ -221,7 +222,7 @@ class World:
             raise AssertionError(f"{workflow_id} cannot answer {query}: {answer.failed.message}")
         return value_of(answer.succeeded.response)
 
-    # --- actions of users -------------------------------------------------------------------------
+    # Actions of users
 
     async def apply(self, manifest: dict[str, Any], by: str = "simulation") -> None:
         """Apply a manifest by signal-with-start, as `modelplane apply` does. Raises RPCError."""
@@ -281,7 +282,7 @@ class World:
         """Draw a request id."""
         return f"{self.draw.getrandbits(96):024x}"
 
-    # --- the run ----------------------------------------------------------------------------------
+    # The run
 
     async def live(self) -> None:
         """Run until the horizon, and run the auditors at rest. Raises Finding."""

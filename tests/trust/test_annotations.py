@@ -1,4 +1,7 @@
-"""Annotations by which webhooks, node agents and container runtimes would give a pod of a tenant more than its class grants."""
+"""Annotations that would exceed the rights of a pod's InferenceClass are rejected.
+
+Webhooks, node agents and container runtimes read such annotations.
+"""
 
 import pytest
 
@@ -8,7 +11,7 @@ from api_types import labels
 from api_types.settings import Settings, WorkloadSettings
 from tests.activities.render import builders as rendering
 
-# What they are refused for; the keys are those of the runtimes' own documents.
+# Rejected keys, taken from the documentation of each runtime.
 RUNTIME_ANNOTATIONS = [
     "io.kubernetes.cri-o.Devices",
     "io.kubernetes.cri-o.ShmSize",
@@ -42,26 +45,41 @@ RUNTIME_ANNOTATIONS = [
 
 
 def an_annotation_of(entry: str) -> str:
-    """A key that an entry of the list stands for."""
+    """Return an annotation key that matches an entry of the list."""
     return f"{entry.removeprefix('*.')}engine" if entry.endswith(("/", ".")) else entry
 
 
-@pytest.mark.parametrize("key", [*map(an_annotation_of, labels.REFUSED_ANNOTATIONS), *RUNTIME_ANNOTATIONS])
-def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_them(key: str) -> None:
+@pytest.mark.parametrize(
+    "key", [*map(an_annotation_of, labels.REFUSED_ANNOTATIONS), *RUNTIME_ANNOTATIONS]
+)
+def test_annotations_that_change_the_pod_are_refused_and_the_operator_may_allow_them(
+    key: str,
+) -> None:
     engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
-    with pytest.raises(InvalidSpec, match=r"is not for users.*workloads\.refusedAnnotations"):
+    with pytest.raises(
+        InvalidSpec, match=r"is not allowed.*workloads\.refusedAnnotations"
+    ):
         rendering.render(engine)
-    assert rendering.pod(rendering.render(engine, settings={"refused_annotations": ()}))["metadata"]["annotations"][key] == "x"
+    assert (
+        rendering.pod(rendering.render(engine, settings={"refused_annotations": ()}))[
+            "metadata"
+        ]["annotations"][key]
+        == "x"
+    )
 
 
-def test_the_list_of_the_operator_is_the_one_that_counts() -> None:
-    settings = Settings(workloads=WorkloadSettings(refused_annotations=("team.example/",)))
+def test_the_operators_list_replaces_the_default() -> None:
+    settings = Settings(
+        workloads=WorkloadSettings(refused_annotations=("team.example/",))
+    )
     assert render_settings(settings).refused_annotations == ("team.example/",)
 
 
 @pytest.mark.parametrize("entry", labels.REFUSED_ANNOTATIONS)
-def test_an_entry_of_the_list_may_be_written_in_the_settings(entry: str) -> None:
-    assert WorkloadSettings(refused_annotations=(entry,)).refused_annotations == (entry,)
+def test_every_default_entry_is_valid_in_the_settings(entry: str) -> None:
+    assert WorkloadSettings(refused_annotations=(entry,)).refused_annotations == (
+        entry,
+    )
 
 
 @pytest.mark.parametrize(
@@ -71,7 +89,7 @@ def test_an_entry_of_the_list_may_be_written_in_the_settings(entry: str) -> None
         "prometheus.io/scrape",
         "linkerd.io/inject",
         "team.example/owner",
-        # Names that only look like those of the list.
+        # Keys that resemble those of the list, but do not match.
         "notnri.io/x",
         "team.example/nri.io",
         "io.kubernetes.cri-other",
@@ -81,4 +99,6 @@ def test_an_entry_of_the_list_may_be_written_in_the_settings(entry: str) -> None
 )
 def test_other_annotations_pass(key: str) -> None:
     engine = rendering.an_engine("main", rendering.a_member(annotations={key: "x"}))
-    assert rendering.pod(rendering.render(engine))["metadata"]["annotations"][key] == "x"
+    assert (
+        rendering.pod(rendering.render(engine))["metadata"]["annotations"][key] == "x"
+    )

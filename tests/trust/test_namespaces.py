@@ -1,4 +1,7 @@
-"""A tenant's name for a namespace opens no namespace of others on a cluster, and ours are bounded: on a real API server."""
+"""Tenants cannot use foreign namespaces of a cluster, on a real API server.
+
+Namespaces that Modelplane creates enforce Pod Security.
+"""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -28,15 +31,23 @@ from tests.activities.render.topologies import PRIVILEGED
 
 pytestmark = pytest.mark.testbed("shared")
 
-GOLDEN = sorted(path for path in Path("tests/golden").glob("*.yaml") if path.stem != PRIVILEGED)
+GOLDEN = sorted(
+    path for path in Path("tests/golden").glob("*.yaml") if path.stem != PRIVILEGED
+)
 FORBIDDEN = 403
 
 
 async def a_namespace(cluster: ClusterUnderTest, **annotations: str) -> str:
-    """Make a namespace of another owner on the cluster."""
+    """Create a namespace with another owner on the cluster."""
     name = f"argocd-{secrets.token_hex(4)}"
-    metadata = {"name": name, "annotations": annotations, "labels": {"team": "platform"}}
-    assert await (await cluster.api()).create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    metadata = {
+        "name": name,
+        "annotations": annotations,
+        "labels": {"team": "platform"},
+    }
+    assert await (await cluster.api()).create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+    )
     return name
 
 
@@ -47,12 +58,16 @@ async def namespace(cluster: ClusterUnderTest, name: str) -> Json:
     return metadata
 
 
-async def annotate(cluster: ClusterUnderTest, name: str, **annotations: str | None) -> None:
-    """As the next step of the error says."""
+async def annotate(
+    cluster: ClusterUnderTest, name: str, **annotations: str | None
+) -> None:
+    """Set or remove annotations, as the error message recommends."""
     found = await (await cluster.api()).get(ObjectId(NAMESPACE, "", name))
     assert found
     kept = {**(found["metadata"].get("annotations") or {}), **annotations}
-    found["metadata"]["annotations"] = {key: value for key, value in kept.items() if value is not None}
+    found["metadata"]["annotations"] = {
+        key: value for key, value in kept.items() if value is not None
+    }
     assert await (await cluster.api()).replace(found)
 
 
@@ -64,23 +79,40 @@ def a_cache(cluster: ClusterUnderTest, name: str) -> ApplyCache:
         name="qwen",
         uid=f"uid-{name}",
         generation=1,
-        spec={"source": "HuggingFace", "huggingFace": {"repo": "acme/tiny", "sizeGiB": 20}},
+        spec={
+            "source": "HuggingFace",
+            "huggingFace": {"repo": "acme/tiny", "sizeGiB": 20},
+        },
         storage_class_name="testbed-rwx",
         hydrate=False,
     )
 
 
-async def apply_cache(cluster: ClusterUnderTest, order: ApplyCache, settings: RenderSettings | None = None) -> None:
-    activities = CacheActivities(cluster.pool, cluster.store, settings or RenderSettings())
-    await cluster.environment_of(names.workflow_id("ModelCache", order.namespace, order.name)).run(activities.apply_cache, order)
+async def apply_cache(
+    cluster: ClusterUnderTest, order: ApplyCache, settings: RenderSettings | None = None
+) -> None:
+    activities = CacheActivities(
+        cluster.pool, cluster.store, settings or RenderSettings()
+    )
+    await cluster.environment_of(
+        names.workflow_id("ModelCache", order.namespace, order.name)
+    ).run(activities.apply_cache, order)
 
 
-async def test_a_namespace_of_others_is_not_used_until_an_administrator_of_the_cluster_allows_it(cluster: ClusterUnderTest) -> None:
+async def test_a_foreign_namespace_is_not_used_until_a_cluster_administrator_allows_it(
+    cluster: ClusterUnderTest,
+) -> None:
     name = await a_namespace(cluster)
     before = await namespace(cluster, name)
     order, cache = cluster.order([an_engine()], namespace=name), a_cache(cluster, name)
-    for attempt in (partial(cluster.apply, order), partial(apply_cache, cluster, cache)):
-        with pytest.raises(PermissionDenied, match=f"kubectl annotate namespace {name} modelplane.ai/allow-workloads=true") as refused:
+    for attempt in (
+        partial(cluster.apply, order),
+        partial(apply_cache, cluster, cache),
+    ):
+        with pytest.raises(
+            PermissionDenied,
+            match=f"kubectl annotate namespace {name} modelplane.ai/allow-workloads=true",
+        ) as refused:
             await attempt()
         assert refused.value.details == (NOT_ALLOWED,)
     api = await cluster.api()
@@ -91,25 +123,30 @@ async def test_a_namespace_of_others_is_not_used_until_an_administrator_of_the_c
     await annotate(cluster, name, **{labels.ALLOW_WORKLOADS: "true"})
     applied = await cluster.apply(order)
     await apply_cache(cluster, cache)
-    # Its labels are those of its administrators.
+    # The labels belong to the cluster's administrators and stay unchanged.
     assert (await namespace(cluster, name))["labels"] == before["labels"]
 
-    # A new template may name other Secrets there, so it is asked again although everything is there.
+    # A new template may name other Secrets of the namespace, so permission is checked
+    # again although all objects exist.
     await annotate(cluster, name, **{labels.ALLOW_WORKLOADS: None})
     with pytest.raises(PermissionDenied, match="kubectl annotate"):
         await cluster.apply(order.model_copy(update={"inventory": applied.inventory}))
-    # What is there is always deleted.
+    # Deletion needs no permission.
     assert await cluster.tear_down(order, applied) == []
 
 
 @pytest.mark.parametrize("value", ["false", "", "True"])
-async def test_only_true_allows_it(cluster: ClusterUnderTest, value: str) -> None:
+async def test_only_the_annotation_value_true_allows_a_foreign_namespace(
+    cluster: ClusterUnderTest, value: str
+) -> None:
     name = await a_namespace(cluster, **{labels.ALLOW_WORKLOADS: value})
     with pytest.raises(PermissionDenied, match="kubectl annotate"):
         await cluster.apply(cluster.order([an_engine()], namespace=name))
 
 
-async def test_a_namespace_that_an_earlier_version_created_is_used(cluster: ClusterUnderTest) -> None:
+async def test_a_namespace_that_an_earlier_version_created_is_used(
+    cluster: ClusterUnderTest,
+) -> None:
     name = await a_namespace(cluster, **{labels.CREATED_FOR: "ModelReplica ml/qwen"})
     assert (await cluster.apply(cluster.order([an_engine()], namespace=name))).inventory
 
@@ -121,7 +158,9 @@ async def test_the_namespace_default_is_used(cluster: ClusterUnderTest) -> None:
     assert await cluster.tear_down(order, applied) == []
 
 
-async def test_a_namespace_that_the_operator_chose_for_all_is_used(cluster: ClusterUnderTest) -> None:
+async def test_a_namespace_that_the_operator_chose_for_all_is_used(
+    cluster: ClusterUnderTest,
+) -> None:
     name = await a_namespace(cluster)
     settings = RenderSettings(workload_namespace=name)
     cluster.namespaces.add(name)
@@ -132,27 +171,37 @@ async def test_a_namespace_that_the_operator_chose_for_all_is_used(cluster: Clus
 
 
 @pytest.mark.parametrize("name", ["kube-system", "modelplane-system"])
-async def test_a_namespace_of_the_platform_is_not_used_whatever_its_annotations_say(cluster: ClusterUnderTest, name: str) -> None:
+async def test_a_platform_namespace_is_not_used_even_with_the_annotation(
+    cluster: ClusterUnderTest, name: str
+) -> None:
     order = cluster.order([an_engine()], namespace=name)
     cluster.namespaces.discard(name)
-    with pytest.raises(PermissionDenied, match=f"namespace {name} belongs to the platform"):
+    with pytest.raises(
+        PermissionDenied, match=f"namespace {name} belongs to the platform"
+    ):
         await cluster.apply(order)
 
 
-# --- Pod Security -----------------------------------------------------------------------------------------------------------------------
+# Pod Security
 
 
-async def test_a_namespace_that_we_create_enforces_pod_security(cluster: ClusterUnderTest) -> None:
+async def test_a_created_namespace_enforces_pod_security(
+    cluster: ClusterUnderTest,
+) -> None:
     order = cluster.order([an_engine()])
     await cluster.apply(order)
     found = (await namespace(cluster, order.namespace))["labels"]
-    assert {key: value for key, value in found.items() if key.startswith("pod-security")} == labels.POD_SECURITY
+    assert {
+        key: value for key, value in found.items() if key.startswith("pod-security")
+    } == labels.POD_SECURITY
 
 
 def pods(document: Any) -> Iterator[Json]:
-    """Give every pod template of a document."""
+    """Yield every pod template of a document."""
     if isinstance(document, dict):
-        if "containers" in (document.get("spec") or {} if isinstance(document.get("spec"), dict) else {}):
+        if "containers" in (
+            document.get("spec") or {} if isinstance(document.get("spec"), dict) else {}
+        ):
             yield {"metadata": document.get("metadata") or {}, "spec": document["spec"]}
         for value in document.values():
             yield from pods(value)
@@ -162,25 +211,47 @@ def pods(document: Any) -> Iterator[Json]:
 
 
 def refusal(api: CoreV1Api, name: str, pod: Json) -> str:
-    """Say why the API server would not admit a pod; nothing is created."""
-    metadata = {"name": "p", "labels": pod["metadata"].get("labels"), "annotations": pod["metadata"].get("annotations")}
-    # Service accounts of a real one are in its namespace.
+    """Return the API server's reason to reject a pod, or an empty text.
+
+    The request is a dry run.
+    """
+    metadata = {
+        "name": "p",
+        "labels": pod["metadata"].get("labels"),
+        "annotations": pod["metadata"].get("annotations"),
+    }
+    # The pod's own service account does not exist in this namespace.
     spec = {**pod["spec"], "serviceAccountName": "default"}
     try:
-        api.create_namespaced_pod(name, {"metadata": metadata, "spec": spec}, dry_run="All")
+        api.create_namespaced_pod(
+            name, {"metadata": metadata, "spec": spec}, dry_run="All"
+        )
     except ApiException as error:
         return str(error.body)
     return ""
 
 
-async def test_what_a_class_grants_beyond_it_waits_until_an_administrator_of_the_cluster_allows_it(
-    cluster: ClusterUnderTest, testbed: Running, kube: Callable[[ClusterRunning], ApiClient]
+async def test_capabilities_beyond_pod_security_wait_until_a_cluster_administrator_allows_them(
+    cluster: ClusterUnderTest,
+    testbed: Running,
+    kube: Callable[[ClusterRunning], ApiClient],
 ) -> None:
-    """An engine that pins memory for RDMA: `baseline` forbids IPC_LOCK, and others may make pods in that namespace too."""
+    """An engine that pins memory for RDMA needs the permission of an administrator.
+
+    The `baseline` level forbids IPC_LOCK, and other users may create pods in the
+    namespace too.
+    """
     policy = {"capabilities": ["IPC_LOCK"], "seccomp": {"type": "Unconfined"}}
     order = cluster.order([an_engine()])
-    order = order.model_copy(update={"facts": order.facts.model_copy(update={"pod_policies": {"h100": policy}})})
-    next_step = f"kubectl label --overwrite namespace {order.namespace} pod-security.kubernetes.io/enforce=privileged"
+    order = order.model_copy(
+        update={
+            "facts": order.facts.model_copy(update={"pod_policies": {"h100": policy}})
+        }
+    )
+    next_step = (
+        f"kubectl label --overwrite namespace {order.namespace}"
+        " pod-security.kubernetes.io/enforce=privileged"
+    )
     with pytest.raises(PermissionDenied, match=next_step) as refused:
         await cluster.apply(order)
     assert "(seccomp Unconfined, capability IPC_LOCK)" in str(refused.value)
@@ -195,20 +266,34 @@ async def test_what_a_class_grants_beyond_it_waits_until_an_administrator_of_the
     await cluster.apply(order)
     (deployment,) = (await api.list(Selection(DEPLOYMENT, order.namespace))).items
     (pod,) = pods(deployment)
-    assert pod["spec"]["containers"][0]["securityContext"]["capabilities"] == {"add": ["IPC_LOCK"]}
+    assert pod["spec"]["containers"][0]["securityContext"]["capabilities"] == {
+        "add": ["IPC_LOCK"]
+    }
     assert refusal(core, order.namespace, pod) == ""
-    assert (await namespace(cluster, order.namespace))["labels"][labels.POD_SECURITY_ENFORCE] == "privileged"
+    assert (await namespace(cluster, order.namespace))["labels"][
+        labels.POD_SECURITY_ENFORCE
+    ] == "privileged"
 
 
-async def test_every_pod_that_is_rendered_is_admitted_there(
-    cluster: ClusterUnderTest, testbed: Running, kube: Callable[[ClusterRunning], ApiClient]
+async def test_pod_security_admits_every_rendered_pod(
+    cluster: ClusterUnderTest,
+    testbed: Running,
+    kube: Callable[[ClusterRunning], ApiClient],
 ) -> None:
     order = cluster.order([an_engine()])
     await cluster.apply(order)
     api = CoreV1Api(kube(testbed.clusters[cluster.name]))
-    rendered = [(path.name, pod) for path in GOLDEN for pod in pods(list(yaml.safe_load_all(path.read_text())))]
+    rendered = [
+        (path.name, pod)
+        for path in GOLDEN
+        for pod in pods(list(yaml.safe_load_all(path.read_text())))
+    ]
     assert len({name for name, _ in rendered}) == len(GOLDEN)
-    assert {name: reason for name, pod in rendered if (reason := refusal(api, order.namespace, pod))} == {}
+    assert {
+        name: reason
+        for name, pod in rendered
+        if (reason := refusal(api, order.namespace, pod))
+    } == {}
     _, pod = rendered[0]
     spoilt = {**pod, "spec": {**pod["spec"], "hostNetwork": True}}
     assert "violates PodSecurity" in refusal(api, order.namespace, spoilt)

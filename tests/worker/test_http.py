@@ -1,4 +1,9 @@
-"""The state that a worker shows: `/healthz` and `modelplane_worker_up` agree for every queue, `/readyz` says more."""
+"""The health of a worker:
+
+`/healthz` and `modelplane_worker_up` agree for every queue.
+
+`/readyz` reports more.
+"""
 
 import asyncio
 from dataclasses import dataclass
@@ -20,19 +25,23 @@ def up(queue: str) -> float | None:
     return REGISTRY.get_sample_value("modelplane_worker_up", {"queue": queue})
 
 
-def health(workers: dict[str, Worker], path: str = "/healthz", problem: str = "") -> httpx.Response:
+def health(
+    workers: dict[str, Worker], path: str = "/healthz", problem: str = ""
+) -> httpx.Response:
     async def unready() -> str:
         return problem
 
     async def get() -> httpx.Response:
         app = http_app(workers, "", unready)
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://worker") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://worker"
+        ) as client:
             return await client.get(path)
 
     return asyncio.run(get())
 
 
-def test_a_worker_that_stopped_is_shown_for_its_queue_alone() -> None:
+def test_a_stopped_worker_is_reported_for_its_queue_only() -> None:
     first, second = FakeWorker(), FakeWorker()
     workers = {"first": cast("Worker", first), "second": cast("Worker", second)}
     for queue, worker in workers.items():
@@ -44,8 +53,11 @@ def test_a_worker_that_stopped_is_shown_for_its_queue_alone() -> None:
     assert health(workers).text == "not serving: first\n"
 
 
-def test_a_healthy_worker_that_is_not_ready_says_why() -> None:
-    healthy, stopped = cast("Worker", FakeWorker()), cast("Worker", FakeWorker(is_running=False))
+def test_a_healthy_worker_that_is_not_ready_reports_the_reason() -> None:
+    healthy, stopped = (
+        cast("Worker", FakeWorker()),
+        cast("Worker", FakeWorker(is_running=False)),
+    )
     problem = "build b is not current"
     answers = [
         health({"first": healthy}, "/healthz", problem),

@@ -1,4 +1,7 @@
-"""Several worker processes on the same task queues: they share the work, and everything goes on when one is killed, hangs or is slow."""
+"""Several worker processes share the task queues.
+
+Work continues if one is killed, hangs or is slow.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,8 +21,19 @@ from api_types import names
 from api_types.clock import utc_now
 from tests.environment import idle_clusters
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
-from tests.worker.queue_load import LOAD_QUEUE, Load, QueueLoad, completed, start_load, watchers
-from tests.workflows.environment.harness import WorkerProcess, eventually, worker_process
+from tests.worker.queue_load import (
+    LOAD_QUEUE,
+    Load,
+    QueueLoad,
+    completed,
+    start_load,
+    watchers,
+)
+from tests.workflows.environment.harness import (
+    WorkerProcess,
+    eventually,
+    worker_process,
+)
 from tests.workflows.environment.protocol_fleet import ReportedCluster
 from tests.workflows.environment.short_runs import address_of, server_with_short_runs
 from tests.workflows.fleet_scheduler.requests import place
@@ -28,13 +42,15 @@ from workflows.entity.calls import activity_options
 pytestmark = pytest.mark.testbed("shared")
 
 BATCH = 20
-FIRST, SECOND = ([f"{name}-{number}" for number in range(BATCH)] for name in ("first", "second"))
+FIRST, SECOND = (
+    [f"{name}-{number}" for number in range(BATCH)] for name in ("first", "second")
+)
 DECIDE = "decide"
-# In the place of 30 s. A task that is given to a process that hangs is lost for as long.
+# Instead of 30 s. A task that a hanging process takes is lost for this time.
 HEARTBEAT_TIMEOUT = timedelta(seconds=6)
-# Two such times, with the pauses between attempts and for a machine that has other work.
+# Twice that time, with the pauses between attempts, for a busy machine.
 MOVED_WITHIN = 40.0
-# Of tasks that several processes take, each gets at least this part.
+# The minimum share of each process.
 SHARE = 1 / 5
 
 
@@ -46,18 +62,30 @@ class Processes:
     by_name: dict[str, WorkerProcess]
 
     async def start(self, *chosen: str) -> None:
-        await asyncio.gather(*(asyncio.to_thread(self.by_name[name].start) for name in chosen))
+        await asyncio.gather(
+            *(asyncio.to_thread(self.by_name[name].start) for name in chosen)
+        )
 
     async def watches_of(self, load: Load, **since: Any) -> dict[str, int]:
-        """How many clusters each process watches."""
+        """Return the number of clusters that each process watches."""
         watching = list((await watchers(load, **since)).values())
-        running = {name: process for name, process in self.by_name.items() if process.is_running()}
-        return {name: sum(identity.endswith(f"/{each.pid}") for identity in watching) for name, each in running.items()}
+        running = {
+            name: process
+            for name, process in self.by_name.items()
+            if process.is_running()
+        }
+        return {
+            name: sum(identity.endswith(f"/{each.pid}") for identity in watching)
+            for name, each in running.items()
+        }
 
 
 @asynccontextmanager
 async def processes(folder: Path, **delays: str) -> AsyncIterator[Processes]:
-    """A server, and worker processes that are not started yet, each with the seconds that a request of its takes."""
+    """A server, and worker processes that are not started yet.
+
+    Each has a delay for its requests, in seconds.
+    """
     async with server_with_short_runs(events=10_000) as client:
         made = {
             name: worker_process(
@@ -87,20 +115,34 @@ def short_heartbeat_timeouts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def decide_one(client: Client, number: int) -> None:
-    """Have the scheduler decide one request more."""
+    """Create one more request for the scheduler."""
     scheduler = client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
 
     async def decisions() -> int:
         history = await scheduler.fetch_history()
         markers = [event.marker_recorded_event_attributes for event in history.events]
-        return sum(f'"{DECIDE}"'.encode() in marker.details["data"].payloads[0].data for marker in markers if "data" in marker.details)
+        return sum(
+            f'"{DECIDE}"'.encode() in marker.details["data"].payloads[0].data
+            for marker in markers
+            if "data" in marker.details
+        )
 
     before = await decisions()
-    await scheduler.signal("place", place(deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")).wire())
-    await eventually(decisions, lambda count: count > before, within=MOVED_WITHIN, what=f"decision {number}")
+    await scheduler.signal(
+        "place",
+        place(deployment(engine("main", alone(ask(IS_GPU))), name=f"d{number}")).wire(),
+    )
+    await eventually(
+        decisions,
+        lambda count: count > before,
+        within=MOVED_WITHIN,
+        what=f"decision {number}",
+    )
 
 
-async def test_work_goes_on_when_of_three_workers_one_is_killed_one_hangs_and_one_is_slow(tmp_path: Path) -> None:
+async def test_work_continues_when_one_of_three_workers_is_killed_one_hangs_and_one_is_slow(
+    tmp_path: Path,
+) -> None:
     async with processes(tmp_path, killed="0", hanging="0", slow="0.3") as world:
         await world.start("killed", "hanging")
         await ensure_scheduler(world.client)
@@ -109,13 +151,21 @@ async def test_work_goes_on_when_of_three_workers_one_is_killed_one_hangs_and_on
         )
         await decide_one(world.client, 1)
 
-        # Two share the watches; a third that joins gets its part of those that come later.
+        # Two processes share the watches. A third one gets its share of later watches.
         first = await start_load(world.client, FIRST)
-        shared = await eventually(lambda: world.watches_of(first), lambda seen: sum(seen.values()) == BATCH, what="the first watches")
+        shared = await eventually(
+            lambda: world.watches_of(first),
+            lambda seen: sum(seen.values()) == BATCH,
+            what="the first watches",
+        )
         assert min(shared.values()) >= SHARE * BATCH, shared
         await world.start("slow")
         second = await start_load(world.client, SECOND)
-        shared = await eventually(lambda: world.watches_of(second), lambda seen: sum(seen.values()) == BATCH, what="the second watches")
+        shared = await eventually(
+            lambda: world.watches_of(second),
+            lambda seen: sum(seen.values()) == BATCH,
+            what="the second watches",
+        )
         assert shared["slow"] >= SHARE / 2 * BATCH, shared
 
         lost_at = utc_now()
@@ -126,7 +176,10 @@ async def test_work_goes_on_when_of_three_workers_one_is_killed_one_hangs_and_on
         await asyncio.gather(
             decide_one(world.client, 2),
             eventually(
-                lambda: completed(first, FIRST[:5]), lambda done: done == 5, within=MOVED_WITHIN, what="connects, applies, teardowns"
+                lambda: completed(first, FIRST[:5]),
+                lambda done: done == 5,
+                within=MOVED_WITHIN,
+                what="connects, applies, teardowns",
             ),
             *(
                 eventually(

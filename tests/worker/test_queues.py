@@ -1,4 +1,7 @@
-"""Work of one class on clusters leaves the slots of the others alone, on a real Temporal server with clusters that are stood in for."""
+"""Each class of cluster work has its own slots, on a real Temporal server.
+
+Clusters are stubs.
+"""
 
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +15,14 @@ import worker
 from api_types import queues
 from api_types.settings import QueueSettings, Settings, WorkerSettings
 from tests.environment.idle_clusters import IdlePool
-from tests.worker.queue_load import LOAD_QUEUE, QueueLoad, completed, start_load, watchers, work_of
+from tests.worker.queue_load import (
+    LOAD_QUEUE,
+    QueueLoad,
+    completed,
+    start_load,
+    watchers,
+    work_of,
+)
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.short_runs import server_with_short_runs
 
@@ -23,31 +33,46 @@ CLUSTERS = [f"c{number}" for number in range(300)]
 
 @asynccontextmanager
 async def served_here(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
-    """A server, a worker for clusters with its default limits, and one for the workflow of these tests."""
+    """A server, a worker for clusters with default limits, and a worker for test
+    workflows.
+    """
     monkeypatch.setattr(worker, "KubernetesPool", IdlePool)
-    settings = Settings(queues=QueueSettings(serve=(queues.CLUSTERS,)), worker=WorkerSettings(graceful_shutdown_seconds=0))
-    async with server_with_short_runs(events=10_000) as client, AsyncExitStack() as stack:
+    settings = Settings(
+        queues=QueueSettings(serve=(queues.CLUSTERS,)),
+        worker=WorkerSettings(graceful_shutdown_seconds=0),
+    )
+    async with (
+        server_with_short_runs(events=10_000) as client,
+        AsyncExitStack() as stack,
+    ):
         threads = stack.enter_context(ThreadPoolExecutor(1))
-        for each in worker.build_workers(client, settings, worker.build_activities(settings), threads).values():
+        for each in worker.build_workers(
+            client, settings, worker.build_activities(settings), threads
+        ).values():
             await stack.enter_async_context(each)
-        await stack.enter_async_context(Worker(client, task_queue=LOAD_QUEUE, workflows=[QueueLoad]))
+        await stack.enter_async_context(
+            Worker(client, task_queue=LOAD_QUEUE, workflows=[QueueLoad])
+        )
         yield client
 
 
-async def test_a_worker_that_watches_300_clusters_still_connects_applies_and_tears_down(
+async def test_a_worker_that_watches_300_clusters_still_connects_applies_and_deletes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A task without a slot would wait for as long as the watches last: without end."""
+    """A task without a slot would wait until the watches end, which is never."""
     async with served_here(monkeypatch) as client:
         load = await start_load(client, CLUSTERS)
         watched: set[str] = set()
 
         async def not_watched() -> set[str]:
-            # Not all at one moment: where processors are busy, some of 300 heartbeats come late, and their watches begin again.
+            # Not all at once: on a busy machine some of 300 heartbeats would be late,
+            # and their watches would restart.
             watched.update(await watchers(load))
             return {*CLUSTERS} - watched
 
-        await eventually(not_watched, lambda missing: not missing, what="a watch of every cluster")
+        await eventually(
+            not_watched, lambda missing: not missing, what="a watch of every cluster"
+        )
         for cluster in CLUSTERS[:5]:
             await load[cluster].signal(QueueLoad.work)
         await eventually(

@@ -1,4 +1,4 @@
-"""The build that a worker tells Temporal, by its settings, and the answer to whether it is ready."""
+"""The build that a worker reports to Temporal, and its readiness."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from temporalio.worker import WorkerDeploymentConfig
 import worker
 from api_types import queues
 from api_types.settings import QueueSettings, Settings, WorkerSettings
-from client.temporal.build import build_of_sources
+from fleet_client.temporal.build import build_of_sources
 
 STAMPED = "v0.1.0-12-gabc1234"
 VERSIONED = WorkerDeploymentConfig(
@@ -23,12 +23,16 @@ VERSIONED = WorkerDeploymentConfig(
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    """The options of each worker by task queue, instead of the worker."""
+    """The options of each worker by task queue; no worker is created."""
     options: dict[str, dict[str, Any]] = {}
 
     def keep(client: Any, queue: str, **given: Any) -> None:
         del client
-        options[queue] = {name: given[name] for name in ("build_id", "deployment_config") if name in given}
+        options[queue] = {
+            name: given[name]
+            for name in ("build_id", "deployment_config")
+            if name in given
+        }
 
     monkeypatch.setattr(worker, "build_worker", keep)
     return options
@@ -36,17 +40,27 @@ def built(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
 
 def build_workers(**limits: str) -> None:
     settings = Settings(worker=WorkerSettings(**limits))
-    worker.build_workers(None, settings, worker.build_activities(settings), None)  # type: ignore[arg-type]
+    activities = worker.build_activities(settings)
+    worker.build_workers(None, settings, activities, None)  # type: ignore[arg-type]
 
 
-def test_only_workers_of_workflows_are_versioned(built: dict[str, dict[str, Any]]) -> None:
+def test_only_workflow_workers_are_versioned(
+    built: dict[str, dict[str, Any]],
+) -> None:
     build_workers(deployment_name="modelplane", build_id=STAMPED)
     of_workflows = {queues.WORKFLOWS, queues.SCHEDULER}
     assert of_workflows < set(built)
-    assert built == {queue: {"deployment_config": VERSIONED} if queue in of_workflows else {"build_id": STAMPED} for queue in built}
+    assert built == {
+        queue: {"deployment_config": VERSIONED}
+        if queue in of_workflows
+        else {"build_id": STAMPED}
+        for queue in built
+    }
 
 
-def test_without_a_deployment_no_worker_is_versioned_and_each_tells_its_build(built: dict[str, dict[str, Any]]) -> None:
+def test_without_a_deployment_workers_report_their_build_unversioned(
+    built: dict[str, dict[str, Any]],
+) -> None:
     build_workers()
     assert list(built.values()) == [{"build_id": build_of_sources()}] * len(built)
 
@@ -58,17 +72,40 @@ READINESS = [
         "another build is current",
         Settings(worker=VERSIONED_LIMITS),
         "v0.1.0",
-        f"build {STAMPED} is not current, v0.1.0 is: `modelplane workers promote {STAMPED}` lets it run the workflows",
+        (
+            f"build {STAMPED} is not current, v0.1.0 is: run `modelplane workers promote "
+            f"{STAMPED}` to let it run the workflows"
+        ),
     ),
-    ("Temporal is away", Settings(worker=VERSIONED_LIMITS), None, "Temporal does not say which build is current: it is away"),
-    ("a worker beside a cluster", Settings(worker=VERSIONED_LIMITS, queues=QueueSettings(serve=(queues.CLUSTERS,))), None, ""),
+    (
+        "Temporal is away",
+        Settings(worker=VERSIONED_LIMITS),
+        None,
+        "cannot query the current build from Temporal: it is away",
+    ),
+    (
+        "a worker beside a cluster",
+        Settings(
+            worker=VERSIONED_LIMITS, queues=QueueSettings(serve=(queues.CLUSTERS,))
+        ),
+        None,
+        "",
+    ),
     ("a worker without versioning", Settings(), None, ""),
 ]
 
 
-@pytest.mark.parametrize(("story", "settings", "current", "said"), READINESS, ids=[case[0] for case in READINESS])
-async def test_a_worker_is_ready_once_it_runs_all_that_it_serves(
-    story: str, settings: Settings, current: str | None, said: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("story", "settings", "current", "said"),
+    READINESS,
+    ids=[case[0] for case in READINESS],
+)
+async def test_a_worker_is_ready_once_it_runs_its_workflows(
+    story: str,
+    settings: Settings,
+    current: str | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     del story
 
@@ -85,15 +122,29 @@ async def test_a_worker_is_ready_once_it_runs_all_that_it_serves(
 @pytest.mark.parametrize(
     ("limits", "said"),
     [
-        ({"build_id": "a" * 64}, "must have up to 63 letters, digits, '-', '.' and '_'"),
+        (
+            {"build_id": "a" * 64},
+            "must have up to 63 letters, digits, '-', '.' and '_'",
+        ),
         ({"build_id": "feature/x"}, "`git describe --always --dirty` prints one"),
-        ({"build_id": "-1"}, "as the value of a label does"),
-        ({"build_id": "unversioned"}, "must not be `unversioned`, which stands for workers without versioning"),
-        ({"deployment_name": "model.plane"}, "must have up to 63 lower-case letters, digits and '-'"),
-        ({"deployment_name": "model:plane"}, "must have up to 63 lower-case letters, digits and '-'"),
+        ({"build_id": "-1"}, "like a label value"),
+        (
+            {"build_id": "unversioned"},
+            "must not be `unversioned`, which stands for workers without versioning",
+        ),
+        (
+            {"deployment_name": "model.plane"},
+            "must have up to 63 lower-case letters, digits and '-'",
+        ),
+        (
+            {"deployment_name": "model:plane"},
+            "must have up to 63 lower-case letters, digits and '-'",
+        ),
     ],
 )
-def test_a_name_that_temporal_would_refuse_is_refused_as_a_setting(limits: dict[str, str], said: str) -> None:
+def test_a_setting_with_a_name_that_temporal_rejects_is_rejected(
+    limits: dict[str, str], said: str
+) -> None:
     with pytest.raises(ValidationError, match="worker") as refused:
         Settings(worker=limits)
     assert said in str(refused.value)

@@ -1,4 +1,4 @@
-"""Each activity on clusters runs on the queue of its class, with the slots that the settings give this class. No server is needed."""
+"""Each cluster activity runs on the queue of its class, with the configured slots."""
 
 from collections import Counter
 from datetime import timedelta
@@ -28,8 +28,17 @@ from api_types.settings import (
 )
 from worker import build_activities, work_on_clusters
 
-OWNERS = (StackActivities, RoutingActivities, ClusterActivities, WorkloadActivities, CacheActivities, RevisionActivities)
-LIMITS = WorkerSettings(max_concurrent_activities=11, max_concurrent_watches=22, max_concurrent_waits=33)
+OWNERS = (
+    StackActivities,
+    RoutingActivities,
+    ClusterActivities,
+    WorkloadActivities,
+    CacheActivities,
+    RevisionActivities,
+)
+LIMITS = WorkerSettings(
+    max_concurrent_activities=11, max_concurrent_watches=22, max_concurrent_waits=33
+)
 
 
 def settings(folder: Path) -> Settings:
@@ -42,25 +51,46 @@ def settings(folder: Path) -> Settings:
 
 def test_every_activity_on_clusters_has_one_class(tmp_path: Path) -> None:
     classes = work_on_clusters(build_activities(settings(tmp_path)), LIMITS)
-    served = Counter(each.__name__ for of_class in classes.values() for each in of_class.activities)
-    defined = {name for owner in OWNERS for name, member in vars(owner).items() if hasattr(member, "__temporal_activity_definition")}
-    # A cluster waits for a worker on the queue of the task that no worker took.
+    served = Counter(
+        each.__name__ for of_class in classes.values() for each in of_class.activities
+    )
+    defined = {
+        name
+        for owner in OWNERS
+        for name, member in vars(owner).items()
+        if hasattr(member, "__temporal_activity_definition")
+    }
+    # The cluster waits for a worker on the queue of the task that no worker took.
     assert served == Counter({**dict.fromkeys(defined, 1), "await_worker": 2})
 
 
-def test_what_waits_has_slots_of_its_own(tmp_path: Path) -> None:
+def test_waiting_activities_have_their_own_slots(tmp_path: Path) -> None:
     classes = work_on_clusters(build_activities(settings(tmp_path)), LIMITS)
     slots = {work: of_class.slots for work, of_class in classes.items()}
-    waiting = {ClusterWork.CALL: 22, ClusterWork.WATCH: 22, ClusterWork.TEARDOWN: 33, ClusterWork.WAIT: 33}
-    assert slots == {**waiting, ClusterWork.APPLY: 11, ClusterWork.CACHE: 11, ClusterWork.STACK: 11}
+    waiting = {
+        ClusterWork.CALL: 22,
+        ClusterWork.WATCH: 22,
+        ClusterWork.TEARDOWN: 33,
+        ClusterWork.WAIT: 33,
+    }
+    assert slots == {
+        **waiting,
+        ClusterWork.APPLY: 11,
+        ClusterWork.CACHE: 11,
+        ClusterWork.STACK: 11,
+    }
 
 
-def test_the_limits_of_requests_and_applies_reach_the_clients_of_clusters(tmp_path: Path) -> None:
+def test_the_limits_of_requests_and_applies_reach_the_clients_of_clusters(
+    tmp_path: Path,
+) -> None:
     pool = build_activities(settings(tmp_path)).pool
     assert (pool.requests_at_once, pool.applies_at_once) == (7, 5)
 
 
-def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_of_a_cluster(tmp_path: Path) -> None:
+def test_workflows_get_their_settings_with_the_facts_of_a_cluster(
+    tmp_path: Path,
+) -> None:
     given = settings(tmp_path).model_copy(
         update={
             "cluster": ClusterSettings(unreachable_after=77),
@@ -77,25 +107,33 @@ def test_what_workflows_follow_of_the_settings_is_given_to_them_with_the_facts_o
         "cache_evict_grace_seconds": 9,
         "gateway_scheme": "https",
         "control_cluster": "modelplane-system/control/kubeconfig",
-        "renderer": renderer_hash(render_settings(given), given.workloads.adopt_renderer),
+        "renderer": renderer_hash(
+            render_settings(given), given.workloads.adopt_renderer
+        ),
     }
 
 
-def test_what_settings_use_on_clusters_is_known_where_rights_are_checked_and_nodes_counted(tmp_path: Path) -> None:
+def test_settings_reach_the_checks_of_rights_and_nodes(
+    tmp_path: Path,
+) -> None:
     given = settings(tmp_path).model_copy(
         update={
-            "epp": PickerSettings(metrics_auth=True, replicas=2),
+            "epp": PickerSettings(metrics_auth=True),
             "teardown": TeardownSettings(force_after=60),
             "workloads": WorkloadSettings(toleration_keys=("example.com/gpu",)),
         }
     )
     clusters = build_activities(given).clusters
-    assert clusters._usage == Usage(metrics_auth=True, force_delete=True, picker_replicas=2)
+    assert clusters._usage == Usage(metrics_auth=True, force_delete=True)
     assert clusters._toleration_keys == ("example.com/gpu",)
     assert build_activities(settings(tmp_path)).clusters._usage == Usage()
 
 
-def test_pods_are_deleted_without_grace_only_where_that_is_set(tmp_path: Path) -> None:
+def test_pods_are_force_deleted_only_if_configured(tmp_path: Path) -> None:
     for force_after, limit in ((None, None), (600, timedelta(seconds=600))):
-        made = build_activities(settings(tmp_path).model_copy(update={"teardown": TeardownSettings(force_after=force_after)}))
+        made = build_activities(
+            settings(tmp_path).model_copy(
+                update={"teardown": TeardownSettings(force_after=force_after)}
+            )
+        )
         assert (made.workloads.force_after, made.caches.force_after) == (limit, limit)

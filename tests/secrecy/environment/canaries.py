@@ -1,6 +1,7 @@
-"""Values that must be seen nowhere, and where they are looked for.
+"""The secret values of a run, and the search for them.
 
-Which they are is not listed by hand: they are all that lies in a secret store, and all that is in key files.
+No list names the values. They are the whole content of the secret store and of the key
+files.
 """
 
 import base64
@@ -20,58 +21,89 @@ import yaml
 from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
-# A value is looked for in pieces as well: one that was cut or wrapped shows a part.
+# The search also finds pieces of a value, because programs cut or wrap texts.
 PIECE = 24
 
 
 @dataclass
 class Canaries:
-    """Secret values by where they lie."""
+    """Secret values by their place."""
 
     values: dict[str, str] = field(default_factory=dict)
 
     def add(self, where: str, value: str) -> None:
-        """Add a value, and what is inside of it: the credentials of a kubeconfig, the logins of a docker config."""
+        """Add a value and its inner secrets: credentials of a kubeconfig, logins of a
+        docker config.
+        """
         for part, inner in _parts(where, value):
             self.values[part] = inner
 
     def add_store(self, folder: Path) -> None:
-        """Add every value of a secret store; called again after each change, for what was replaced stays secret."""
+        """Add every value of a secret store.
+
+        Call it again after each change, because replaced values stay secret.
+        """
         for file in sorted(folder.glob("*/*/*")):
             if not file.name.startswith("."):
                 content = file.read_bytes().decode()
-                self.add(f"{file.relative_to(folder)} {hashlib.sha256(content.encode()).hexdigest()[:8]}", content)
+                self.add(
+                    f"{file.relative_to(folder)} "
+                    f"{hashlib.sha256(content.encode()).hexdigest()[:8]}",
+                    content,
+                )
 
     def seen_in(self, text: str) -> list[str]:
-        """Name the values of which a text shows a piece, in any of the forms in which programs write them."""
-        return sorted({where for where, value in self.values.items() for form in _forms(value) if form in text})
+        """Return the names of values with a piece in the text, in any form that
+        programs write.
+        """
+        return sorted(
+            {
+                where
+                for where, value in self.values.items()
+                for form in _forms(value)
+                if form in text
+            }
+        )
 
 
 def _parts(where: str, value: str) -> Iterator[tuple[str, str]]:
     if '"auths"' in value:
         for host, entry in json.loads(value)["auths"].items():
             yield f"{where} login for {host}", entry["auth"]
-            yield f"{where} password for {host}", base64.b64decode(entry["auth"]).decode().partition(":")[2]
+            yield (
+                f"{where} password for {host}",
+                base64.b64decode(entry["auth"]).decode().partition(":")[2],
+            )
     elif "users:" in value or '"users"' in value:
         try:
             users = yaml.safe_load(value)["users"]
         except (yaml.YAMLError, ValueError):
-            users = [{"user": {"token": found}} for found in re.findall(r"token: (?:!!int )?(\S+)", value)]
+            users = [
+                {"user": {"token": found}}
+                for found in re.findall(r"token: (?:!!int )?(\S+)", value)
+            ]
         for user in users:
             for key, content in user["user"].items():
                 if isinstance(content, str) and key != "client-certificate-data":
                     yield f"{where} {key}", content
                     if key.endswith("-data"):
-                        yield f"{where} {key} decoded", base64.b64decode(content).decode().splitlines()[1]
+                        yield (
+                            f"{where} {key} decoded",
+                            base64.b64decode(content).decode().splitlines()[1],
+                        )
     else:
         yield where, value
 
 
 @cache
 def _forms(value: str) -> frozenset[str]:
-    """Give the beginning and the middle of a value, as they are and encoded."""
+    """Return the beginning and the middle of a value, plain and encoded."""
     value = value.strip()
-    pieces = {value[:PIECE], value[len(value) // 2 :][:PIECE]} if len(value) >= 2 * PIECE else {value}
+    pieces = (
+        {value[:PIECE], value[len(value) // 2 :][:PIECE]}
+        if len(value) >= 2 * PIECE
+        else {value}
+    )
     return frozenset(form for piece in pieces for form in _forms_of(piece))
 
 
@@ -80,23 +112,36 @@ def _forms_of(piece: str) -> Iterator[str]:
     yield quote(piece, safe="")
     yield json.dumps(piece)[1:-1]
     yield piece.encode().hex()
-    # Base64 depends on what stands before; without the first and last characters all three phases are met.
+    # Base64 depends on the preceding bytes. Without the first and last characters all
+    # three phases match.
     for phase in range(3):
-        encoded = base64.b64encode(b"\0" * phase + piece.encode()).decode().rstrip("=")[4 if phase else 0 : -2]
+        encoded = (
+            base64.b64encode(b"\0" * phase + piece.encode())
+            .decode()
+            .rstrip("=")[4 if phase else 0 : -2]
+        )
         yield encoded
         yield encoded.replace("+", "-").replace("/", "_")
 
 
 async def decoded(tree: Any, codec: PayloadCodec | None) -> list[str]:
-    """Give what every payload in a history, or in what describes a workflow, says: as it is stored, decrypted, and unpacked."""
-    payloads = [Payload(metadata=_bytes(each.get("metadata", {})), data=_byte(each.get("data", ""))) for each in _payloads(tree)]
+    """Return all payloads of a history or a workflow description.
+
+    Each payload appears as stored, decrypted and unpacked.
+    """
+    payloads = [
+        Payload(
+            metadata=_bytes(each.get("metadata", {})), data=_byte(each.get("data", ""))
+        )
+        for each in _payloads(tree)
+    ]
     opened = await codec.decode(payloads) if codec else payloads
     texts = [payload.data.decode(errors="replace") for payload in [*payloads, *opened]]
     return [*texts, *(packed for text in texts for packed in unpacked(text))]
 
 
 def unpacked(text: str) -> Iterator[str]:
-    """Give what is packed anywhere in a JSON text: what is compressed shows no value that is in it."""
+    """Return the unpacked parts of a JSON text, because compression hides values."""
     try:
         tree = json.loads(text)
     except ValueError:
@@ -142,7 +187,7 @@ def _byte(text: str) -> bytes:
 
 
 def texts_of(folder: Path, without: Iterable[Path]) -> Iterator[tuple[Path, str]]:
-    """Give every file below a folder with its content, but for what lies below some."""
+    """Return each file below a folder with its content, except below excluded folders."""
     left_out = tuple(without)
     for file in sorted(folder.rglob("*")):
         if file.is_file() and not any(file.is_relative_to(one) for one in left_out):

@@ -1,4 +1,4 @@
-"""Servers that tell in an error what they were sent: an API server behind a proxy, a hub, a registry."""
+"""Servers whose errors quote requests: an API server behind a proxy, a hub, a registry."""
 
 import contextlib
 import http.server
@@ -15,31 +15,42 @@ from aiohttp import ClientSession, ClientTimeout, TCPConnector, web
 from tests.environment.http_server import serving
 
 _SESSION = web.AppKey("session", ClientSession)
-_HOP_BY_HOP = {"host", "content-length", "transfer-encoding", "connection", "authorization", "accept-encoding", "content-encoding"}
+_HOP_BY_HOP = {
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "authorization",
+    "accept-encoding",
+    "content-encoding",
+}
 
 
 @dataclass
 class EchoingProxy:
-    """An API server that is asked as its administrator, whoever asks. While `faults` has a status, requests that match are refused."""
+    """An API server whose proxy sends all requests as the administrator.
+
+    While `faults` has a status, the proxy refuses matching requests.
+    """
 
     upstream: str
     trust: ssl.SSLContext
     address: str = ""
     authority: str = ""
-    """Its certificate authority, as a kubeconfig has it."""
+    """The certificate authority, in the form of a kubeconfig."""
     certificate: dict[str, str] = field(default_factory=dict)
-    """A client certificate and its key, as a kubeconfig has them."""
+    """A client certificate and its key, in the form of a kubeconfig."""
     faults: dict[str, int] = field(default_factory=dict)
-    """`METHOD part-of-path` to the status with which such requests are refused."""
+    """The status of refused requests, by `METHOD part-of-path`."""
     refused: list[tuple[int, str]] = field(default_factory=list)
     unknown: dict[str, int] = field(default_factory=dict)
-    """Tokens to the status with which whoever has them is refused."""
+    """The status of refused callers, by token."""
     tokens: set[str] = field(default_factory=set)
-    """What callers have sent."""
+    """The credentials of all requests."""
     certified: set[str] = field(default_factory=set)
-    """The tokens of those that also had a certificate, and its key."""
+    """The tokens of requests with a client certificate."""
     written: list[str] = field(default_factory=list)
-    """The Secrets and ConfigMaps that were sent."""
+    """The Secrets and ConfigMaps in requests."""
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
@@ -50,19 +61,38 @@ class EchoingProxy:
         if body and re.search(r"/(secrets|configmaps)\b", request.path):
             self.written.append(body.decode())
         if status := self.unknown.get(authorization.partition(" ")[2]):
-            return web.json_response(what_was_sent(status, dict(request.headers), body.decode()), status=status)
+            return web.json_response(
+                what_was_sent(status, dict(request.headers), body.decode()),
+                status=status,
+            )
         for rule, status in self.faults.items():
             method, _, part = rule.partition(" ")
             if method in (request.method, "*") and part in request.path:
                 self.refused.append((status, request.path))
-                return web.json_response(what_was_sent(status, dict(request.headers), body.decode()), status=status)
+                return web.json_response(
+                    what_was_sent(status, dict(request.headers), body.decode()),
+                    status=status,
+                )
         return await self._forward(request, body)
 
     async def _forward(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
+        headers = {
+            name: value
+            for name, value in request.headers.items()
+            if name.lower() not in _HOP_BY_HOP
+        }
         headers["Accept-Encoding"] = "identity"
-        async with request.app[_SESSION].request(request.method, f"{self.upstream}{request.path_qs}", data=body, headers=headers) as answer:
-            kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP}
+        async with request.app[_SESSION].request(
+            request.method,
+            f"{self.upstream}{request.path_qs}",
+            data=body,
+            headers=headers,
+        ) as answer:
+            kept = {
+                name: value
+                for name, value in answer.headers.items()
+                if name.lower() not in _HOP_BY_HOP
+            }
             response = web.StreamResponse(status=answer.status, headers=kept)
             await response.prepare(request)
             with contextlib.suppress(ConnectionError):
@@ -72,7 +102,7 @@ class EchoingProxy:
 
 
 def what_was_sent(status: int, headers: dict[str, str], body: str) -> dict[str, Any]:
-    """A Status of an API server that quotes the request in every way that one might."""
+    """Return a Status that quotes the request in every possible field."""
     sent = headers.get("Authorization", "").partition(" ")[2]
     quoted = f"token {sent!r} refused; headers {headers}; body {body}; user {sent}"
     return {
@@ -80,24 +110,42 @@ def what_was_sent(status: int, headers: dict[str, str], body: str) -> dict[str, 
         "apiVersion": "v1",
         "status": "Failure",
         "message": quoted,
-        "reason": {401: "Unauthorized", 403: "Forbidden", 409: "Conflict", 422: "Invalid"}.get(status, "InternalError"),
-        "details": {"name": sent, "causes": [{"reason": "FieldValueInvalid", "message": quoted, "field": sent}]},
+        "reason": {
+            401: "Unauthorized",
+            403: "Forbidden",
+            409: "Conflict",
+            422: "Invalid",
+        }.get(status, "InternalError"),
+        "details": {
+            "name": sent,
+            "causes": [
+                {"reason": "FieldValueInvalid", "message": quoted, "field": sent}
+            ],
+        },
         "code": status,
     }
 
 
 @contextlib.asynccontextmanager
-async def echoing_proxy(upstream: str, trust: ssl.SSLContext, serve: ssl.SSLContext | None = None) -> AsyncIterator[EchoingProxy]:
+async def echoing_proxy(
+    upstream: str, trust: ssl.SSLContext, serve: ssl.SSLContext | None = None
+) -> AsyncIterator[EchoingProxy]:
     """Serve until the end of the block, with TLS if `serve` is given."""
     proxy = EchoingProxy(upstream, trust)
     app = web.Application(client_max_size=1 << 26)
-    app[_SESSION] = ClientSession(connector=TCPConnector(ssl=trust, limit=0), timeout=ClientTimeout(total=None), auto_decompress=False)
+    app[_SESSION] = ClientSession(
+        connector=TCPConnector(ssl=trust, limit=0),
+        timeout=ClientTimeout(total=None),
+        auto_decompress=False,
+    )
     app.router.add_route("*", "/{path:.*}", proxy.answer)
-    # 0 would be no limit, and a watch does not end by itself.
+    # 0 would mean no limit, and a watch does not end by itself.
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serve).start()
-    proxy.address = f"{'https' if serve else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    proxy.address = (
+        f"{'https' if serve else 'http'}://127.0.0.1:{runner.addresses[0][1]}"
+    )
     try:
         yield proxy
     finally:
@@ -107,7 +155,7 @@ async def echoing_proxy(upstream: str, trust: ssl.SSLContext, serve: ssl.SSLCont
 
 @dataclass
 class EchoingHost:
-    """A hub and registry, with the Authorization headers and the paths that it was sent."""
+    """A hub and registry that records Authorization headers and paths."""
 
     address: str = ""
     sent: set[str] = field(default_factory=set)
@@ -116,9 +164,10 @@ class EchoingHost:
 
 @contextlib.contextmanager
 def echoing_host() -> Iterator[EchoingHost]:
-    """Serve a hub and registry that answers everything with what it was sent.
+    """Serve a hub and registry that quotes every request.
 
-    A number in a path is the status of the answer; without one a token is wanted, from a server whose address quotes too.
+    A number in a path is the status of the answer. Without a number the client wants a
+    token, from a server whose address quotes too.
     """
     host = EchoingHost()
 
@@ -126,7 +175,7 @@ def echoing_host() -> Iterator[EchoingHost]:
         protocol_version = "HTTP/1.1"
 
         def log_message(self, *_: object) -> None:
-            """Log nothing."""
+            pass
 
         def do_GET(self) -> None:
             authorization = self.headers.get("Authorization", "")
@@ -136,7 +185,12 @@ def echoing_host() -> Iterator[EchoingHost]:
             statuses = re.findall(r"(?<=[/-])\d{3}(?=/|$)", self.path)
             status = int(statuses[0]) if statuses else HTTPStatus.UNAUTHORIZED
             body = json.dumps(
-                {"errors": [{"code": value, "message": f"{authorization} {value}"}], "error": value, "token": f"{value}\n", "sha": value}
+                {
+                    "errors": [{"code": value, "message": f"{authorization} {value}"}],
+                    "error": value,
+                    "token": f"{value}\n",
+                    "sha": value,
+                }
             ).encode()
             self.send_response(status, value or None)
             quoting = f"http://{self.headers['Host']}/500/{value}"
@@ -147,7 +201,11 @@ def echoing_host() -> Iterator[EchoingHost]:
                 "Retry-After": value,
                 "Content-Length": str(len(body)),
                 **({"Location": quoting} if status == HTTPStatus.FOUND else {}),
-                **({"Location": f"ftp://{self.headers['Host']}/{value}"} if status == HTTPStatus.TEMPORARY_REDIRECT else {}),
+                **(
+                    {"Location": f"ftp://{self.headers['Host']}/{value}"}
+                    if status == HTTPStatus.TEMPORARY_REDIRECT
+                    else {}
+                ),
             }
             for name, content in fields.items():
                 self.send_header(name, content)

@@ -1,8 +1,8 @@
-"""A fleet in virtual time without drawn faults, for lives that a test writes down.
+"""A fleet in virtual time without random faults, for scripted tests.
 
-It has the API of the control plane under test. The product's workflows and activities run on the
-clusters in memory of the simulation. The auditors look at every life, and at its end every workflow
-is replayed.
+It has the API of the control plane under test. The product's workflows and activities
+run on the simulated in-memory clusters. The auditors check every test, and at its end
+every workflow is replayed.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ from tests.workflows.environment.harness import ControlPlane, Json, is_ours
 CLUSTERS = {"prod-eu": "eu-west", "prod-us": "us-east"}
 """The clusters and their regions."""
 CLASSES = {"h100": "NVIDIA H100 80GB HBM3", "l40s": "NVIDIA L40S"}
-"""The classes of nodes and their product. Each cluster has a pool of each class, of that name."""
+"""The classes of nodes and their product.
+
+Each cluster has a pool for each class, with the same name.
+"""
 NODES, GPUS = 4, 8
 SEED = 2
 GRACE_SECONDS = CacheSettings().evict_grace
@@ -114,22 +117,24 @@ class SteadyFleet(ControlPlane):
         return self.world.parts.servers[cluster]
 
     def silence(self, workflow_id: str, seconds: float) -> None:
-        """Let a workflow answer no query for so long."""
+        """Let a workflow answer no query for some time."""
         run = self.world.server.find(workflow_id)
         run.silent_until = self.world.clock.seconds() + seconds
 
     def kill_worker(self) -> None:
-        """Kill a worker; another one takes its place seconds later."""
+        """Kill a worker; a new one replaces it seconds later."""
         self.world.workers.kill()
 
     def kill_workers(self) -> None:
-        """Kill all workers. New workers take their places and read the settings again."""
+        """Kill all workers. Their replacements read the settings again."""
         for worker in list(self.world.workers.all):
             self.world.workers.kill(worker)
 
     @contextmanager
     def no_workers(self) -> Iterator[None]:
-        """Let no worker serve any task queue for a while, and let all of them lose their caches."""
+        """Let no worker poll any task queue for a while, and let all of them lose their
+        caches.
+        """
         served = self.world.workers.pick
         self.kill_workers()
         with patch.object(self.world.workers, "pick", lambda *_: None):
@@ -246,9 +251,11 @@ Story = Callable[..., Coroutine[Any, Any, None]]
 
 
 def in_virtual_time(story: Story, size: str = "tiny") -> Callable[..., None]:
-    """Make a test of a life: its first parameter is a `SteadyFleet`, the second its namespace.
+    """Make a test that runs with a `SteadyFleet` and a namespace as its first two
+    parameters.
 
-    `size`: the name of its fleet in the script, which says whether there is a cloud.
+    `size` names the fleet of the script, which determines whether the fleet has a
+    cloud.
     """
 
     @functools.wraps(story)

@@ -191,7 +191,7 @@ async def test_a_lost_volume_is_filled_again(plane: SteadyFleet, namespace: str)
 
 
 @in_virtual_time
-async def test_a_refreshed_branch_reaches_replicas_one_by_one_and_the_old_volume_goes_last(
+async def test_a_refreshed_branch_reaches_replicas_one_by_one_and_the_old_volume_is_deleted_last(
     plane: SteadyFleet, namespace: str
 ) -> None:
     here, hub = in_cluster(plane, HERE), plane.world.parts.hub
@@ -332,7 +332,7 @@ async def test_a_cluster_that_is_deleted_waits_until_a_cache_that_it_has_removed
 
 
 @in_virtual_time
-async def test_a_forced_deletion_lists_what_it_leaves(plane: SteadyFleet, namespace: str) -> None:
+async def test_a_forced_deletion_lists_its_leftovers(plane: SteadyFleet, namespace: str) -> None:
     with no_room_for_jobs(plane, HERE):
         await plane.apply(a_cache("qwen", namespace, REPO, match=in_cluster(plane, HERE)))
         claim = claim_of(await waits_for_room(plane, namespace))
@@ -379,7 +379,7 @@ async def test_a_cache_that_was_terminated_and_is_applied_again_has_its_volume_b
 
 
 @in_virtual_time
-async def test_a_cluster_that_never_answered_is_listed_with_what_may_be_there(
+async def test_a_cluster_that_never_answered_is_listed_with_possible_leftovers(
     plane: SteadyFleet, namespace: str
 ) -> None:
     await plane.apply(a_cache("qwen", namespace, REPO, match=in_cluster(plane, HERE)))
@@ -681,7 +681,7 @@ async def test_while_the_hub_does_not_answer_nothing_is_staged_and_then_the_comm
 
 
 @in_virtual_time
-async def test_where_the_hub_refuses_the_control_plane_the_first_volume_says_the_commit_of_all(
+async def test_if_the_hub_rejects_the_control_plane_the_first_volume_determines_the_commit(
     plane: SteadyFleet, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub = plane.world.parts.hub

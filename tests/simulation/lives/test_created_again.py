@@ -23,7 +23,7 @@ from tests.simulation.world import Step, World
 from tests.workflows.environment.harness import Json, a_cache
 
 UNUSED_CLASS, UNUSED_CACHE = "a100", "unused"
-"""A class and a cache that nobody uses, so that their deletion does not wait."""
+"""A class and a cache without users, so that their deletion does not wait."""
 NAMES = {
     "ModelService": SERVICE,
     "ModelEndpoint": ENDPOINT,
@@ -35,7 +35,7 @@ NAMES = {
 }
 LIFE = "example.com/life"
 BEFORE, TOGETHER = -1, 0
-"""When the object is created again: before its deletion, or at once after it."""
+"""The object is created again before its deletion, or immediately after it."""
 MOMENTS_MAX = 200
 REQUESTS = frozenset({"set_spec", "scale", "delete", "force", "keep", "retry_now"})
 """The signals of users, which are not repeated."""

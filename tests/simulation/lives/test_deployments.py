@@ -80,7 +80,7 @@ async def only_images(plane: SteadyFleet, namespace: str, image: str) -> None:
     await eventually(images, lambda found: found == {image})
 
 
-# --- placement and scale --------------------------------------------------------------------------
+# Placement and scale
 
 
 @in_virtual_time
@@ -196,7 +196,7 @@ async def test_a_no_execute_taint_moves_replicas_to_another_cluster(
     await leave_nothing(plane, "moved", namespace)
 
 
-# --- lost workflows -------------------------------------------------------------------------------
+# Lost workflows
 
 
 def without_times(entry: Json) -> Json:
@@ -247,7 +247,7 @@ async def test_a_deployment_that_was_terminated_takes_its_replicas_back(
     await leave_nothing(plane, "adopting", namespace)
 
 
-# --- rollouts -------------------------------------------------------------------------------------
+# Rollouts
 
 
 def counts(seen: Json) -> tuple[int, int]:
@@ -385,7 +385,7 @@ CHANGES = [
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.story)
 @in_virtual_time
-async def test_a_changed_engine_reaches_the_cluster_as_its_row_says(
+async def test_a_changed_engine_is_rolled_out_as_its_row_states(
     plane: SteadyFleet, namespace: str, change: Change
 ) -> None:
     await plane.apply(a_model("changed", namespace, *change.before))
@@ -498,7 +498,7 @@ async def test_flags_for_the_picker_reach_it_without_a_new_generation(
         await leave_nothing(plane, "flagged", namespace)
 
 
-# --- topologies -----------------------------------------------------------------------------------
+# Topologies
 
 
 @in_virtual_time
@@ -567,7 +567,7 @@ async def test_a_pair_without_prefill_is_out_of_service_until_it_has_one_again(
         await leave_nothing(plane, "pair", namespace)
 
 
-# --- drift ----------------------------------------------------------------------------------------
+# Drift
 
 
 @in_virtual_time
@@ -594,7 +594,7 @@ async def test_a_workload_that_is_deleted_by_hand_is_applied_again(
     await leave_nothing(plane, "steady", namespace)
 
 
-# --- clusters -------------------------------------------------------------------------------------
+# Clusters
 
 
 @in_virtual_time

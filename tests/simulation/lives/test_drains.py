@@ -22,7 +22,7 @@ FLIPS: dict[str, tuple[Change, ...]] = {
     "cordoned and drained": (with_cordon, with_taint, without_taint),
     "drained twice": (with_taint, without_taint, with_taint, without_taint),
 }
-"""The changes of a cluster, one after the other."""
+"""The successive changes of a cluster."""
 STEPS_MAX = 200
 WITHIN_SECONDS = 120.0
 _LOOK_SECONDS = 0.02
@@ -31,7 +31,9 @@ _MOVERS = ("modeldeployment/", "modelreplica/", "fleetscheduler/")
 
 
 class Move:
-    """Counts the tasks of the workflows that move replicas, and looks at the route after each."""
+    """Counts the tasks of the workflows that move replicas, and checks the route after
+    each task.
+    """
 
     def __init__(self, fleet: WholeFleet) -> None:
         self.fleet, self.world = fleet, fleet.world
@@ -77,7 +79,9 @@ class Move:
 
 
 async def flip_flop(plane: SteadyFleet, namespace: str, flips: str, stride: int) -> None:
-    """Change a cluster after one step of the move, then after two and so on until it is over."""
+    """Change a cluster after one step of the move, then after two, and so on until the
+    move ends.
+    """
     fleet = WholeFleet(plane, namespace)
     model = a_model(namespace, sum(POOLS.values()))
     model["spec"]["drain"] = {"maxUnavailable": 1}

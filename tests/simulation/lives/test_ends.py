@@ -41,9 +41,9 @@ LANES = {
 }
 """The kinds of end, and the marks of their tests on workflows of all kinds in one life."""
 FEW_TASKS = 4
-"""How many tasks a reset takes back."""
+"""The number of tasks that a reset takes back."""
 MOMENTS = (0.2, 3.0)
-"""Seconds between the change and the end."""
+"""Seconds between the change and the end of the workflow."""
 CLUSTER = "prod-eu"
 HEALS_SECONDS = 1800.0
 """The fleet heals sooner than a resync would repeat messages, which is after an hour."""
@@ -53,9 +53,11 @@ repeat them with their next resync."""
 AT_CLOUD = "CloudCluster"
 """The kind that needs a fleet with a cloud, which costs several times as much."""
 NODES = len(CLUSTERS) * sum(POOLS.values())
-"""The model fills the fleet every other time, so that a node which is promised twice is noticed."""
+"""The model fills the fleet every other time, so that the test notices a node that was
+promised twice.
+"""
 IMAGE_EVERY = 4
-"""Every so many changes the model gets another image."""
+"""The number of changes after which the model gets another image."""
 FULL_SECONDS = 120.0
 
 
@@ -132,7 +134,10 @@ class Life:
         await self.fleet.plane.shown()
 
     async def change(self) -> None:
-        """Scale the model, and give it another image now and then, which costs a rollout."""
+        """Scale the model.
+
+        Some changes also set another image, which costs a rollout.
+        """
         self.changes += 1
         count, image = NODES - self.changes % 2, self.changes // IMAGE_EVERY
         await self.fleet.apply(a_model(self.fleet.namespace, count, image))
@@ -142,15 +147,22 @@ class Life:
             document["spec"]["nodePools"][0]["nodeCount"] = self.changes
             await self.fleet.apply(document)
 
+    def _is_redelivered(self, victim: Victim) -> bool:
+        """Keep the receiver full until it has a Redelivery.
+
+        The receiver may continue as new before anybody sends it a signal, and the next
+        run would accept signals.
+        """
+        run = self.fleet.world.server.find(names.receiver_of_redelivery(victim.prefix))
+        run.full_until = self.fleet.world.clock.seconds() + FULL_SECONDS
+        return bool(self.fleet.running(victim.prefix))
+
     async def strike(self, victim: Victim, how: str, moment: float) -> None:
         """End a workflow in the middle of a change."""
         fleet = self.fleet
         if victim.kind == "Redelivery":
-            receiver = names.receiver_of_redelivery(victim.prefix)
-            run = fleet.world.server.find(receiver)
             await self.change()
-            run.full_until = fleet.world.clock.seconds() + FULL_SECONDS
-            await fleet.until("a redelivery", lambda: bool(fleet.running(victim.prefix)))
+            await fleet.until("a redelivery", lambda: self._is_redelivered(victim))
         else:
             await self.change()
         await asyncio.sleep(moment)

@@ -21,7 +21,7 @@ HOUR = 3600.0
 
 
 async def flap(fleet: WholeFleet, cluster: str, ends: float) -> int:
-    """Let the pods of a cluster flap, each for itself; return how often they did."""
+    """Let the pods of a cluster flap independently; return the number of changes."""
     world, draw = fleet.world, fleet.world.source(f"flaps at {cluster}")
     server = fleet.plane.server(cluster)
     flaps, is_ready = 0, True

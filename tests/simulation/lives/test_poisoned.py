@@ -1,8 +1,8 @@
-"""Nobody waits for a broken neighbour: an object of each kind is broken in each way.
+"""A broken object does not delay other objects: each kind is broken in each way.
 
-A team applies, scales, moves and deletes a model, connects a cluster, and deletes it. Then an
-object of another team, or another cluster, breaks, and the team does the same again. No step takes
-longer than before, and each ends alike.
+A team applies, scales, moves and deletes a model, connects a cluster, and deletes it.
+Then an object of another team, or another cluster, breaks, and the team repeats
+everything. No step takes longer than before, and each has the same outcome.
 """
 
 import asyncio
@@ -38,19 +38,19 @@ from workflows.fleet_scheduler.cache.state import HOLDS_OTHERS_MS
 from workflows.model_cache.clusters import SURVEYS
 
 BROKEN, TEAM = "broken", "team"
-"""The namespaces: of the objects that break, and of the team that must not notice."""
+"""The namespaces of the broken objects, and of the team that must not be affected."""
 SHARED, SPARE, LONE, NEW, CLOUD = "shared", "spare", "lone", "new", "prod"
 """The clusters: `shared` runs models of both teams and is drained, `lone` breaks, `new` comes."""
 CLASS, ODD = "h100-8x", "odd"
 TIER, HOME = "tier", "home"
-"""The labels of clusters: several have a tier, and each has a home of its own."""
+"""The labels of clusters. Several have a tier, and each has a home of its own."""
 PROVIDERS = {"GKE": ("europe-west4", L4, a_pool()), "EKS": ("us-east-2", G6, an_eks_pool())}
 LOOK_SECONDS = 0.1
 SETTLED_SECONDS = 5.0
 LONGER_SECONDS_MAX = 1.0
 """Calls take up to 0.2 seconds, and a directory collects changes for half a second."""
 SURVEY_SECONDS = QUICK_SECONDS + SLOT_SECONDS
-"""For so long a survey of a cache waits for a cluster that does not answer."""
+"""A cache waits this long for a survey of a cluster that does not answer."""
 CHAT = names.workflow_id("ModelDeployment", BROKEN, "chat")
 LIMIT_SECONDS = 900.0
 
@@ -117,12 +117,15 @@ class Story:
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait until everything is Ready, and nothing more happens."""
+        """Wait until everything is Ready, and no message is in flight."""
         await self.until("settle", *map(self.is_ready, self.documents))
         await asyncio.sleep(SETTLED_SECONDS)
 
     async def lose_scheduler(self) -> None:
-        """Terminate the scheduler; the next one has to read the accounts of all objects."""
+        """Terminate the scheduler.
+
+        The next one has to read the accounts of all objects.
+        """
         await self.plane.world.terminate(names.FLEET_SCHEDULER_ID, "rebuild")
 
     async def until(self, what: str, *goals: Callable[[], bool]) -> float:
@@ -172,7 +175,7 @@ class Story:
         return holds
 
     async def day(self, local: str = "") -> dict[str, float]:
-        """Do everything once; return the seconds that each step took."""
+        """Run all steps once; return the duration of each step in seconds."""
         plane, took = self.plane, dict[str, float]()
 
         async def step(name: str, do: Awaitable[Any], *goals: Callable[[], bool]) -> None:
@@ -296,7 +299,7 @@ REDELIVERY = Row("Redelivery", names.redelivery_id(CHAT))
 EVERY = (*ROWS, REDELIVERY)
 READ_BY_REBUILDS = ("InferenceClass", "InferenceCluster", "ModelDeployment", "ModelReplica")
 SERVES_ALL = {"FleetScheduler": "it decides each placement, also by quota and policy"}
-"""Kinds with one object for all teams, each with the reason that nobody can go on without it."""
+"""Kinds with one object for all teams, and the reason that everyone depends on it."""
 
 
 def test_every_kind_of_workflow_breaks() -> None:
@@ -310,7 +313,10 @@ def definition(workflow_class: type) -> str:
 
 
 async def broken(rows: Sequence[Row], poison: Poison, *, rebuilds: bool = False) -> None:
-    """Compare a day with a day on which some objects are broken; `rebuilds`: after a rebuild."""
+    """Compare a healthy day with a day on which some objects are broken.
+
+    With `rebuilds`, the scheduler rebuilds its account before each day.
+    """
     fleet = Fleet(rows[0].source)
     there = next((row.there for row in rows if row.there), "")
     if poison is Poison.UNREADABLE or rebuilds:
@@ -335,7 +341,7 @@ async def broken(rows: Sequence[Row], poison: Poison, *, rebuilds: bool = False)
 
 
 def allowed(step: str, *, rebuilds: bool) -> float:
-    """Return by how many seconds a step may take longer than before."""
+    """Return the seconds by which a step may take longer than before."""
     if step == "apply a cache":
         return LONGER_SECONDS_MAX + SURVEYS * SURVEY_SECONDS
     if rebuilds and step == "apply":
@@ -345,7 +351,7 @@ def allowed(step: str, *, rebuilds: bool) -> float:
     return LONGER_SECONDS_MAX
 
 
-# The other poisons of each kind take as long again, three times.
+# The other poisons of each kind would triple the duration.
 ONE_BY_ONE = [
     pytest.param(
         each,
@@ -358,19 +364,19 @@ ONE_BY_ONE = [
 
 @pytest.mark.parametrize("poison", Poison, ids=lambda each: each.value)
 @on_a_virtual_loop
-async def test_nobody_waits_for_broken_neighbours_of_all_kinds(poison: Poison) -> None:
+async def test_no_object_waits_for_broken_neighbours_of_all_kinds(poison: Poison) -> None:
     await broken([row for row in ROWS if row.source == "GKE"], poison)
 
 
 @on_a_virtual_loop
-async def test_nobody_waits_for_a_redelivery_that_takes_no_signals() -> None:
+async def test_a_redelivery_that_takes_no_signals_blocks_no_sender() -> None:
     await broken([REDELIVERY], Poison.FULL)
 
 
 @pytest.mark.parametrize("poison", ONE_BY_ONE)
 @pytest.mark.parametrize("row", EVERY, ids=lambda row: row.id)
 @on_a_virtual_loop
-async def test_nobody_waits_for_a_broken_neighbour(row: Row, poison: Poison) -> None:
+async def test_no_object_waits_for_a_broken_neighbour(row: Row, poison: Poison) -> None:
     await broken([row], poison)
 
 
@@ -379,7 +385,7 @@ async def test_nobody_waits_for_a_broken_neighbour(row: Row, poison: Poison) -> 
     "row", [row for row in ROWS if row.kind in READ_BY_REBUILDS], ids=lambda row: row.id
 )
 @on_a_virtual_loop
-async def test_a_scheduler_that_rebuilds_lets_nobody_wait_for_ever(
+async def test_a_rebuilding_scheduler_does_not_block_callers_for_ever(
     row: Row, poison: Poison
 ) -> None:
     await broken([row], poison, rebuilds=True)

@@ -110,7 +110,7 @@ async def until_collected(plane: SteadyFleet, namespace: str) -> None:
 
 
 @in_virtual_time
-async def test_a_skipped_teardown_deletes_what_can_be_deleted_and_lists_the_rest(
+async def test_a_forced_teardown_deletes_all_it_can_and_lists_the_rest(
     plane: SteadyFleet, namespace: str
 ) -> None:
     _, path = await a_held_deletion(plane, namespace)
@@ -142,7 +142,7 @@ async def test_a_namespace_that_is_being_deleted_does_not_delay_a_teardown(
 
 
 @in_virtual_time
-async def test_a_replica_that_was_terminated_is_deleted_with_everything_that_it_had(
+async def test_a_terminated_replica_is_deleted_with_all_its_objects(
     plane: SteadyFleet, namespace: str
 ) -> None:
     replica = await a_serving_replica(plane, namespace)
@@ -151,7 +151,7 @@ async def test_a_replica_that_was_terminated_is_deleted_with_everything_that_it_
 
 
 @in_virtual_time
-async def test_a_replica_that_was_terminated_in_its_teardown_goes_on_with_it(
+async def test_a_replica_terminated_during_its_teardown_resumes_it(
     plane: SteadyFleet, namespace: str
 ) -> None:
     async def waits() -> str:
@@ -204,7 +204,7 @@ async def test_a_deletion_of_a_cluster_ends_its_replicas_which_are_placed_elsewh
 
 
 @in_virtual_time
-async def test_a_cluster_stays_until_the_replicas_of_two_tenants_are_gone_and_takes_no_more(
+async def test_a_deleted_cluster_stays_until_its_replicas_are_gone_and_gets_no_new_ones(
     plane: SteadyFleet, namespace: str
 ) -> None:
     other = f"{namespace}-other"
@@ -212,7 +212,7 @@ async def test_a_cluster_stays_until_the_replicas_of_two_tenants_are_gone_and_ta
         f"{tenant}/{await a_serving_replica(plane, tenant)}" for tenant in (namespace, other)
     ]
     replicas.sort()
-    # The class of its nodes resolves no more.
+    # The class of its nodes cannot be resolved any more.
     await plane.handle("InferenceClass", "h100").terminate("lost on purpose")
     await plane.delete("InferenceCluster", CLUSTER)
     both = f"waits until ModelReplica {', '.join(replicas)} are gone"

@@ -1,11 +1,12 @@
 """Temporal forgets closed runs long before other objects ask for them.
 
-Workflows are terminated while no worker runs. Until workers run again, Temporal has forgotten the
-runs. Owners apply their objects again, the fleet heals, and a deletion leaves nothing.
+Workflows are terminated while no worker runs. Until workers run again, Temporal has
+forgotten the runs. Owners apply their objects again, the fleet heals, and a deletion
+leaves nothing.
 
-Two things need a run that Temporal still has, because nothing else proves whose the objects on a
-cluster are: the volumes of a cache, and the pods of a replica that is lost together with its
-deployment and the scheduler.
+Two cases need a run that Temporal still has, because nothing else proves the owner of
+the objects on a cluster: the volumes of a cache, and the pods of a replica that is lost
+together with its deployment and the scheduler.
 """
 
 import asyncio
@@ -100,7 +101,7 @@ async def test_a_fleet_heals_that_lost_workflows_which_temporal_has_forgotten(
 
 
 def conflicts(tree: Json) -> bool:
-    """Return whether objects on a cluster belong to somebody else."""
+    """Return whether objects on a cluster belong to another owner."""
     return "NameConflict" in str(tree)
 
 
@@ -109,7 +110,10 @@ def conflicts(tree: Json) -> bool:
 async def test_a_cache_that_temporal_has_forgotten_names_the_volumes_that_people_have_to_delete(
     plane: SteadyFleet, namespace: str
 ) -> None:
-    """No run proves any more that the volumes are of this control plane. The model serves on."""
+    """No run proves any more that this control plane owns the volumes.
+
+    The model continues to serve.
+    """
     fleet = WholeFleet(plane, namespace)
     await lose(fleet, ["cache"])
     volumes = [(each.cluster, each.claim) for each in plane.world.parts.volumes()]

@@ -1,5 +1,9 @@
-"""How soon the route of a service follows its replicas, in virtual time, which no load changes, and
-what a service hears of its route while two watches see it."""
+"""The delay between a change of replicas and the route of their service, in virtual
+time.
+
+Virtual time does not depend on load. The tests also check the reports that a service
+gets while two watches see its route.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -11,15 +15,19 @@ from tests.workflows.environment.harness import Json, a_deployment
 from tests.workflows.environment.simulated_control import a_service, an_endpoint, selecting
 
 FOLLOW_SECONDS_MAX = 5.0
-"""A watch waits for further changes for a second; the rest is a few messages. The next other cause
-would be a resync after minutes."""
+"""A watch waits one second for further changes; the remaining time is a few messages.
+
+A resync, the next other cause, would take minutes.
+"""
 _LOOK_SECONDS = 0.05
 _APART_SECONDS = 2.0
-"""Between the services of one test: all of them together begin before the watch ends and after."""
+"""The pauses between the services of one test, so that some start before the watch ends
+and some after.
+"""
 
 
 async def reached(holds: Callable[[], bool], within: float) -> float:
-    """Wait until something holds; return the moment."""
+    """Wait until a condition holds; return the time."""
     async with asyncio.timeout(within):
         while not holds():  # noqa: ASYNC110 - virtual time costs nothing
             await asyncio.sleep(_LOOK_SECONDS)

@@ -1,7 +1,8 @@
-"""A control plane in virtual time whose activities on clusters a test stages.
+"""A control plane in virtual time whose activities on clusters are replaced by a test.
 
-The product's workflows and messages run on the simulated Temporal. `SimulatedClusters` and
-`SimulatedControl` stand for what clusters do. At the end of a test every workflow is replayed.
+The product's workflows and messages run on the simulated Temporal. `SimulatedClusters`
+and `SimulatedControl` imitate clusters. At the end of a test every workflow is
+replayed.
 """
 
 import asyncio
@@ -63,15 +64,15 @@ class VirtualPlane(ControlPlane):
         return sum(kind_of(command) == "start_timer" for command in commands)
 
     def start_continued(self, kind: str, workflow_id: str, state: Any) -> None:
-        """Start an object whose run before has carried a state."""
+        """Start an object with a state, as a continued run."""
         self.world.server.start_continued(kind, workflow_id, state)
 
     def fill(self, workflow_id: str, seconds: float) -> None:
-        """Let a workflow take no signals for so long, as when its run has too many."""
+        """Let a workflow take no signals for some time, as when its run has too many."""
         self._run(workflow_id).full_until = self.world.clock.seconds() + seconds
 
     def refuse(self, queue: str) -> None:
-        """Let no worker serve a task queue, as when nobody has started one for it."""
+        """Let no worker poll a task queue."""
         for worker in self.world.workers.all:
             worker.refused.add(queue)
 
@@ -98,9 +99,10 @@ async def virtual_plane(
     *,
     replays: bool = True,
 ) -> AsyncIterator[VirtualPlane]:
-    """Open a control plane whose activities on clusters are staged.
+    """Open a control plane whose activities on clusters are replaced.
 
-    `replays`: replay every workflow at the end, a fourth of the costs of a test.
+    `replays`: replay every workflow at the end, which takes a quarter of the time of a
+    test.
     """
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop), "the test lacks @on_a_virtual_loop"

@@ -85,12 +85,12 @@ class WholeFleet:
         await self.plane.shown()
 
     async def apply(self, document: Json) -> None:
-        """Apply a document, and want it from now on."""
+        """Apply a document, and expect its object from now on."""
         self.wanted[address_of(document)] = document
         await self.plane.apply(document)
 
     async def apply_again(self) -> None:
-        """Apply every object whose workflow does not run, as its owner does."""
+        """Apply every expected object whose workflow does not run, as its owner does."""
         for address, document in self.wanted.items():
             if names.workflow_id(*address) not in self.running():
                 await self.plane.apply(document)
@@ -104,11 +104,11 @@ class WholeFleet:
         ]
 
     def seen(self, kind: str, namespace: str, name: str) -> Json:
-        """Return an object as it describes itself, in no time."""
+        """Return an object as it describes itself, without passing time."""
         return self.world.peek(names.workflow_id(kind, namespace, name), "describe") or {}
 
     def unready(self) -> Iterator[str]:
-        """Name the wanted objects that are not Ready as they were last applied."""
+        """Name the expected objects that are not Ready with their last document."""
         for address, document in self.wanted.items():
             tree = self.seen(*address)
             is_current = tree.get("status", {}).get("observedGeneration") == tree.get(
@@ -145,7 +145,7 @@ class WholeFleet:
         await self.until("ready", lambda: not list(self.unready()), within)
 
     async def at_rest(self) -> None:
-        """Let the auditors look at a fleet that nobody disturbs. Raises Finding."""
+        """Run the auditors on an undisturbed fleet. Raises Finding."""
         await watching.at_rest(self.world)
 
     async def delete_everything(self) -> None:
