@@ -10,8 +10,8 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up down test test-fast test-long soak lives campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check \
-  check-types check-rest fmt lock bench bench-front programs keda image oracle venv clean mutants mutate compiled simulate
+.PHONY: prose metrics help demo up down test test-fast test-long soak lives campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check docs-reference \
+  check-types check-rest fmt lock bench bench-front bench-traffic programs keda envoy image oracle venv clean mutants mutate compiled simulate
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -30,12 +30,17 @@ help:
 	@echo "make faults-clouds 500 random lives of clusters at each fake cloud: faults, dead workers, lost credentials"
 	@echo "make testbed       start a testbed for tests that stays up; make testbed-down stops it"
 	@echo "make keda          build KEDA, which make test-long does when it is missing"
+	@echo "make envoy         build Envoy Gateway and an endpoint picker, as make keda does"
 	@echo "make image         build the container image as root, which make test-long does when the product has changed"
 	@echo "make mutants       break each kept line of code alone, and show that its test fails"
 	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints the changes that no near test notices"
-	@echo "make check, fmt    linters, types, import contracts, dependencies, dead code; apply fixes of the linter and the format"
+	@echo "make check, fmt    linters, types, imports, dependencies, class names, dead code; apply fixes of the linter and the format"
+	@echo "make docs-reference  write the generated parts of the documentation: settings, and output of commands"
+	@echo "make prose         the index of unclear English per package, docs and texts for users; it fails above 3 per 1,000 words"
+	@echo "make metrics       size and density of the code, beside packages that readers know; repeated names"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
+	@echo "make bench-traffic the latency of a request to an engine, through Envoy, and through Envoy and a picker"
 	@echo "make lock          write the locks of Python packages again; it needs the package index"
 	@echo "make bench         the speed of placement and of the protocol, beside the targets"
 	@echo "make venv          the Python environment; make programs and make oracle build what tests start"
@@ -66,8 +71,8 @@ test-long: venv programs keda image oracle
 # Hours of random cases, outside CI. It ends at the first finding.
 soak: simulate lives campaign explore faults-clouds fuzz fuzz-front mutants
 
-# Whole lives on real parts that the simulation shows as well, and costly seeds.
-lives: venv programs
+# Whole lives on real parts that the simulation shows as well, costly seeds, and requests through Envoy and endpoint pickers.
+lives: venv programs envoy
 	$(PYTEST_ALL) --lanes own=2 -m soak
 
 # For the inner loop. Its summary counts the tests that it leaves out. It keeps the folders of
@@ -138,9 +143,18 @@ check-rest: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tools.prose
 	$(BIN)/deptry .
+	$(BIN)/python -m tools.names
 	@echo "functions and classes that nothing but tests uses:"
 	@! $(BIN)/vulture | grep -E "unused (function|method|class|property|import)" && echo "none"
+
+prose: venv
+	$(BIN)/python -m tools.prose $(if $(WORST),--worst $(WORST))
+
+metrics: venv
+	$(BIN)/python -m tools.metrics
+	$(BIN)/python -m tools.names --modules
 
 # Of the tests that need no testbed: workers are processes of their own, which it does not see.
 coverage: venv
@@ -154,6 +168,10 @@ compiled: venv
 fmt: venv
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+# A test fails while one of these is stale.
+docs-reference: venv
+	$(BIN)/python -m tests.docs.generated
 
 # A uv.lock would write the address of a package index into the repository; this form names none.
 lock: venv
@@ -173,6 +191,10 @@ bench: venv programs
 bench-front: venv programs
 	$(BIN)/python -m tests.bench.front_load
 
+# What Envoy and an endpoint picker add to the latency of a request.
+bench-traffic: venv programs envoy
+	$(BIN)/python -m tests.bench.traffic
+
 # Built before the tests and not by them, so that the progress of a long build is seen.
 programs: venv
 	$(BIN)/python -m testbed install --browser
@@ -180,6 +202,10 @@ programs: venv
 # Built once, then cached.
 keda: venv
 	$(BIN)/python -m testbed install --keda
+
+# As above: Envoy Gateway, an endpoint picker, and the stand-in for the AI gateway.
+envoy: venv
+	$(BIN)/python -m testbed install --envoy
 
 # Debian stands in for the base images, so no registry is needed; without root it says so and makes nothing.
 image: venv
