@@ -12,6 +12,8 @@ from typing import Self
 
 import httpx
 
+from tests.workflows.environment.harness import eventually
+
 TOKENS = 120
 REQUEST = {
     "model": "simulated",
@@ -168,3 +170,13 @@ class Streams:
         if len(words) != TOKENS:
             raise ValueError(f"{len(words)} of {TOKENS} words")
         return words[1]
+
+
+async def all_answer(streams: Streams, replicas: int) -> None:
+    """Wait until so many more pods have begun an answer."""
+    earlier = len(streams.begun)
+    await eventually(
+        lambda: streams.pods_since(earlier),
+        lambda pods: len(pods) >= replicas,
+        what="an answer of each replica",
+    )

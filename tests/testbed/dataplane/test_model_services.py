@@ -40,7 +40,7 @@ from tests.testbed.dataplane.services import (
     Services,
     a_fleet_with_services,
 )
-from tests.testbed.dataplane.streams import Streams
+from tests.testbed.dataplane.streams import Streams, all_answer
 from tests.workflows.environment.harness import (
     Json,
     a_deployment,
@@ -286,16 +286,6 @@ async def no_request_fails_while_replicas_scale_roll_and_leave_a_deleted_cluster
         await all_answer(streams, 2)
     assert streams.cut == []
     assert plane.our_objects(cluster, TEAM) == []
-
-
-async def all_answer(streams: Streams, replicas: int) -> None:
-    """Wait until so many more pods have begun an answer."""
-    earlier = len(streams.begun)
-    await eventually(
-        lambda: streams.pods_since(earlier),
-        lambda pods: len(pods) >= replicas,
-        what="an answer of each replica",
-    )
 
 
 async def what_is_deleted_leaves_nothing_on_the_control_cluster(

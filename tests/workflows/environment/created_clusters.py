@@ -40,11 +40,13 @@ from tests.workflows.environment.harness import (
     ControlPlane,
     Json,
     a_worker,
+    condition,
     connected,
     eventually,
     message,
 )
 from tests.workflows.environment.replaying import replay_all
+from workflows.inference_cluster.cloud_pools import OBJECTS_READY
 
 GKE, EKS, BARE = "eemshaven", "columbus", "groningen"
 """The clusters, keyed by their cloud.
@@ -153,8 +155,19 @@ class CreatedClusters:
         await self.plane.apply(a_cluster(cluster))
 
     async def ready(self, cluster: str) -> Json:
-        """Wait until a cluster is Ready: cloud objects, connection, stack and gateway."""
-        return await self.plane.ready("InferenceCluster", cluster, within=CLOUD_SECONDS)
+        """Wait until a cluster and each of its cloud objects is Ready.
+
+        A cluster may be Ready before its file systems and further pools are.
+        """
+        return await self.plane.until(
+            "InferenceCluster",
+            cluster,
+            lambda seen: (
+                condition(seen, "Ready") == "True"
+                and not condition(seen, OBJECTS_READY)
+            ),
+            within=CLOUD_SECONDS,
+        )
 
     def writes_of_deletion(self, cluster: str) -> list[str]:
         """Return the deletions at a cluster's cloud, in the order of the calls."""
