@@ -10,7 +10,7 @@ STAMP := .venv/.made-from-$(LOCK)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: prose metrics help demo up down test test-fast test-long soak lives campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check docs-reference \
+.PHONY: prose metrics help demo up down test test-fast test-long soak lives campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check docs docs-reference \
   check-types check-rest fmt lock bench bench-front bench-traffic programs keda envoy image oracle venv clean mutants mutate compiled simulate
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo "make mutants       break each kept line of code alone, and show that its test fails"
 	@echo "make mutate        break random lines: PACKAGE=scheduler SAMPLE=50 SEED=1; it prints the changes that no near test notices"
 	@echo "make check, fmt    linters, types, imports, dependencies, class names, dead code; apply fixes of the linter and the format"
+	@echo "make docs          build the documentation site into build/site; a broken link or an unlisted page is an error"
 	@echo "make docs-reference  write the generated parts of the documentation: settings, and output of commands"
 	@echo "make prose         the index of unclear English per package, docs and texts for users; it fails above 3 per 1,000 words"
 	@echo "make metrics       size and density of the code, beside packages that readers know; repeated names"
@@ -168,6 +169,11 @@ compiled: venv
 fmt: venv
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+# tests/docs/test_site.py builds it as well, so `make test` fails on a broken link. With --quiet, MkDocs would not count warnings.
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+	@echo "build/site/index.html"
 
 # A test fails while one of these is stale.
 docs-reference: venv
