@@ -17,6 +17,7 @@ from typer.core import TyperGroup
 
 from client.failures import ExitCode, exit_code_of, report
 from client.output.terminal import escaping
+from client.parsing.help_texts import with_examples
 from fleet_client.errors import CommandFailed, Refused
 from fleet_client.temporal.shutdown import exit_process
 
@@ -184,11 +185,11 @@ class LazyCommands(TyperGroup):
         member = getattr(
             import_module(f"client.commands.{command.module}"), command.attribute
         )
-        if isinstance(member, typer.Typer):
-            return typer.main.get_command(member)
-        single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(cmd_name)(member)
-        return typer.main.get_command(single)
+        if not isinstance(member, typer.Typer):
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cmd_name)(member)
+            member = single
+        return with_examples(typer.main.get_command(member))
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands in the help text without importing them."""

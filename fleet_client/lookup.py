@@ -6,7 +6,7 @@ from typing import NamedTuple
 from api_types.resources.kinds import KindInfo
 from fleet_client.errors import CommandFailed, Forbidden, NotFound
 from fleet_client.objects import FleetObjects
-from fleet_client.refs.selectors import Selector
+from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import labels
 from fleet_client.temporal.control_plane import ListedObject
@@ -30,9 +30,9 @@ async def find_objects(
     objects: FleetObjects,
     wanted: KindsAndNames,
     namespace: str | None,
-    selector: Selector,
+    selection: ObjectSelection,
 ) -> LookupResult:
-    """Return the named objects, and all objects of kinds without names.
+    """Return the named objects, and the selected objects of kinds without names.
 
     `namespace` None means all namespaces. Raise `Forbidden` or `Unreachable`.
     """
@@ -43,7 +43,7 @@ async def find_objects(
                 found.objects.extend(
                     one
                     for one in await objects.list(kind, namespace)
-                    if selector(labels(one.tree))
+                    if selection.selects(one.target, labels(one.tree))
                 )
             except Forbidden as failure:
                 found.hidden.append(failure)

@@ -47,6 +47,14 @@ Labels = Annotated[
         show_default=False,
     ),
 ]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        "--field-selector",
+        help="Selector of metadata.name and metadata.namespace, as kubectl has it.",
+        show_default=False,
+    ),
+]
 Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
 Files = Annotated[
     list[str] | None,

@@ -1,9 +1,15 @@
-"""The `-l` option: `app=chat,tier!=gold,region in (eu,us),gpu,!spot`, as in kubectl."""
+"""The selectors of kubectl.
+
+`-l` is `app=chat,tier!=gold,region in (eu,us),gpu,!spot`, and `--field-selector` is
+`metadata.name!=qwen`.
+"""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self
 
 from fleet_client.errors import Refused
+from fleet_client.refs.targets import Target
 
 Labels = Mapping[str, str]
 Selector = Callable[[Labels], bool]
@@ -57,6 +63,39 @@ def parse_field_selector(text: str | None) -> Selector:
                 next_step="write metadata.name=NAME or metadata.namespace!=NAME, for example",
             )
     return parse_selector(text)
+
+
+class ObjectSelection(NamedTuple):
+    """The objects of a kind that a command means: those that match both selectors."""
+
+    labels: Selector
+    fields: Selector
+
+    @classmethod
+    def parse(
+        cls,
+        wanted: Sequence[tuple[Any, str | None]],
+        labels: str | None,
+        fields: str | None = None,
+    ) -> Self:
+        """Parse the selectors of a command, which applies them to whole kinds.
+
+        Raise `Refused` for an invalid selector, and for a selector beside a name.
+        """
+        named = next((name for _, name in wanted if name is not None), None)
+        if named is not None and (labels or fields):
+            raise Refused(
+                f"a selector cannot be combined with a name, here {named!r}",
+                next_step="name the objects, or select among all objects of a kind",
+            )
+        return cls(parse_selector(labels), parse_field_selector(fields))
+
+    def selects(self, target: Target, labels: Labels) -> bool:
+        fields = {
+            "metadata.name": target.name,
+            "metadata.namespace": target.namespace,
+        }
+        return self.labels(labels) and self.fields(fields)
 
 
 def _terms(text: str) -> Iterator[str]:

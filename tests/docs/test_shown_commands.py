@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 
-from client.main import app
+from client.main import COMMANDS, app
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -57,6 +57,20 @@ def problem(line: str) -> tuple[str, str]:
 @pytest.mark.parametrize("line", list(whole()))
 def test_every_command_in_a_block_of_shell_is_accepted(line: str) -> None:
     assert problem(line) == ("", "")
+
+
+def examples(command: Any) -> Iterator[str]:
+    """The examples in the help texts of a command and its subcommands."""
+    yield from re.findall(r"^ *(modelplane .*)$", command.epilog or "", re.MULTILINE)
+    for below in getattr(command, "commands", {}).values():
+        yield from examples(below)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_example_of_a_help_text_is_accepted(name: str) -> None:
+    root: Any = typer.main.get_command(app)
+    for line in examples(root.get_command(None, name)):
+        assert problem(line) == ("", ""), line
 
 
 @pytest.mark.parametrize("line", in_sentences())

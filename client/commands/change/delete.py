@@ -31,7 +31,7 @@ from fleet_client.connection import fleet_objects
 from fleet_client.errors import CommandFailed, NotFound, Refused
 from fleet_client.lookup import find_objects
 from fleet_client.objects import FleetObjects
-from fleet_client.refs.selectors import parse_selector
+from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import (
     DEFAULT_NAMESPACE,
     Target,
@@ -44,6 +44,7 @@ from fleet_client.requests import Requested, current_user, new_request_id, until
 from fleet_client.temporal.control_plane import ControlPlane
 
 _IN_USE, _OCCUPIED = "InUse", "Occupied"
+_ALL_KINDS = "all"
 _LEFT_FIELDS = ("location", "kind", "namespace", "name", "reason")
 _LEFT_TITLES = ["WHERE", "KIND", "NAMESPACE", "NAME", "WHY"]
 
@@ -69,12 +70,20 @@ def delete(
     objects: Annotated[
         list[str] | None,
         typer.Argument(
-            help="FleetObjects (`md qwen`, `md/qwen ic/oslo`), or a kind with -l."
+            help="Objects (`md qwen`, `md/qwen ic/oslo`), or kinds with -l, "
+            "--field-selector or --all."
         ),
     ] = None,
     files: options.Files = None,
     namespace: options.Namespace = None,
     selector: options.Labels = None,
+    field_selector: options.Fields = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Delete all objects of the named kinds in the namespace."
+        ),
+    ] = False,
     wait: options.Wait = False,
     timeout: options.Timeout = options.WAIT_SECONDS,
     ignore_not_found: Annotated[
@@ -139,21 +148,21 @@ def delete(
     objects does not exist, none is deleted. With --evict, nothing is deleted if a
     replica would find no other place: the command shows those replicas, and the exit
     code is 1, unless --allow-loss is given.
+
+    For example:
+      modelplane delete md/qwen ms/chat -n ml --wait   # wait until both are gone
+      modelplane delete -f examples/quickstart.yaml    # the objects of a file
+      modelplane delete md -n ml -l tier=trial         # those with a label
+      modelplane delete md,ms -n ml --all              # all of these kinds
+      modelplane delete md --field-selector metadata.name!=qwen
+      modelplane delete ic/oslo --evict                # move its replicas elsewhere first
     """
     if bool(objects) == bool(files):
         raise Refused(
             "name either objects or files",
             next_step="`modelplane delete md/qwen`, or `modelplane delete -f FILE`",
         )
-    for kind, name in kinds_and_names(objects) if objects else ():
-        with_workflow(kind, name)
-    if selector is not None and not selector.strip():
-        # `get` takes an empty selector to mean all objects. Here it is more likely an
-        # unset variable of a script.
-        raise Refused(
-            "-l is empty",
-            next_step="name the labels of the objects to delete, such as `-l app=chat`",
-        )
+    chosen = _selection(objects, selector, field_selector, everything=everything)
     if allow_loss and not evict:
         raise Refused(
             "--allow-loss has no meaning without --evict",
@@ -167,15 +176,68 @@ def delete(
         ignore_not_found=ignore_not_found,
     )
     asyncio.run(
-        _delete(objects, files, namespace, selector, how, wait=wait, seconds=timeout)
+        _delete(objects, files, namespace, chosen, how, wait=wait, seconds=timeout)
     )
+
+
+def _selection(
+    objects: Sequence[str] | None,
+    labels: str | None,
+    fields: str | None,
+    *,
+    everything: bool,
+) -> ObjectSelection | None:
+    """Return what to delete of whole kinds, or None for objects with names.
+
+    Raise `Refused`, also for selectors without content.
+    """
+    for option, example, text in (
+        ("-l", "app=chat", labels),
+        ("--field-selector", "metadata.name!=qwen", fields),
+    ):
+        if text is not None and not text.strip():
+            # `get` takes an empty selector to mean all objects. Here it is more likely
+            # an unset variable of a script.
+            raise Refused(
+                f"{option} is empty",
+                next_step=f"select the objects to delete, such as `{option} {example}`",
+            )
+    wanted = kinds_and_names(objects) if objects else []
+    for kind, name in wanted:
+        with_workflow(kind, name)
+    if everything and (labels or fields or any(name for _, name in wanted)):
+        raise Refused(
+            "--all cannot be combined with names or selectors",
+            next_step="`modelplane delete md --all -n NAMESPACE` deletes all of a kind",
+        )
+    if (everything or labels or fields) and not wanted:
+        raise Refused(
+            "selectors and --all have no meaning without a kind",
+            next_step="name the kinds, such as `modelplane delete md,ms --all`",
+        )
+    if everything and _ALL_KINDS in (objects or ()):
+        raise Refused(
+            "`delete all --all` would delete the whole fleet, clusters included",
+            next_step="name the kinds, such as `modelplane delete md,ms --all`",
+        )
+    chosen = ObjectSelection.parse(wanted, labels, fields)
+    if everything or labels or fields:
+        return chosen
+    nameless = next((kind for kind, name in wanted if name is None), None)
+    if nameless:
+        raise Refused(
+            f"which {nameless.kind}?",
+            next_step=f"write `{nameless.short}/NAME`, or select with -l, "
+            "--field-selector or --all",
+        )
+    return None
 
 
 async def _delete(
     objects: Sequence[str] | None,
     files: Sequence[str] | None,
     namespace: str | None,
-    selector: str | None,
+    selection: ObjectSelection | None,
     how: DeleteOptions,
     *,
     wait: bool,
@@ -194,8 +256,8 @@ async def _delete(
     if targets or not files:
         async with fleet_objects(settings) as plane:
             if not files:
-                targets = await _selected(plane, objects or (), namespace, selector)
-                if not selector:
+                targets = await _selected(plane, objects or (), namespace, selection)
+                if selection is None:
                     await _require_existing(plane, targets, how)
             if how.evict:
                 await _check_loss(
@@ -224,18 +286,16 @@ async def _selected(
     plane: FleetObjects,
     words: Sequence[str],
     namespace: str | None,
-    selector: str | None,
+    selection: ObjectSelection | None,
 ) -> list[Target]:
-    if not selector:
+    if selection is None:
         return objects_named(words, namespace)
-    found = await find_objects(
-        plane,
-        kinds_and_names(words),
-        namespace or DEFAULT_NAMESPACE,
-        parse_selector(selector),
-    )
+    scope = namespace or DEFAULT_NAMESPACE
+    found = await find_objects(plane, kinds_and_names(words), scope, selection)
     if found.hidden:
         raise combine(found.hidden)
+    if not found.objects:
+        print("No resources found", file=sys.stderr)
     return [one.target for one in found.objects]
 
 

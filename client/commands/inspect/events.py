@@ -19,7 +19,7 @@ from fleet_client.configuration import load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import Refused
 from fleet_client.lookup import KindsAndNames, find_objects
-from fleet_client.refs.selectors import parse_selector
+from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from fleet_client.refs.tree import Tree, events
 from fleet_client.temporal.control_plane import ListedObject
@@ -82,18 +82,18 @@ def show_events(
         kinds_and_names(objects) if objects else [(kind, None) for kind in SERVED]
     )
     scope = None if all_namespaces else (namespace or DEFAULT_NAMESPACE)
-    asyncio.run(_show(wanted, scope, selector, output, watch=watch))
+    chosen = ObjectSelection.parse(wanted, selector)
+    asyncio.run(_show(wanted, scope, chosen, output, watch=watch))
 
 
 async def _show(
     wanted: KindsAndNames,
     scope: str | None,
-    selector: str | None,
+    chosen: ObjectSelection,
     output: Format,
     *,
     watch: bool,
 ) -> None:
-    chosen = parse_selector(selector)
     async with fleet_objects(load_settings()) as plane:
         found, missing, hidden = await find_objects(plane, wanted, scope, chosen)
         warn_unanswered(found)

@@ -18,11 +18,7 @@ from fleet_client.connection import fleet_objects
 from fleet_client.errors import Refused
 from fleet_client.lookup import KindsAndNames, LookupResult, find_objects
 from fleet_client.objects import FleetObjects
-from fleet_client.refs.selectors import (
-    Selector,
-    parse_field_selector,
-    parse_selector,
-)
+from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
 from fleet_client.temporal.control_plane import ListedObject
 
@@ -40,14 +36,7 @@ def get(
     namespace: options.Namespace = None,
     all_namespaces: options.AllNamespaces = False,
     selector: options.Labels = None,
-    field_selector: Annotated[
-        str | None,
-        typer.Option(
-            "--field-selector",
-            help="Selector of metadata.name and metadata.namespace, as kubectl has it.",
-            show_default=False,
-        ),
-    ] = None,
+    field_selector: options.Fields = None,
     output: Annotated[
         str,
         typer.Option(
@@ -73,7 +62,18 @@ def get(
         bool, typer.Option("--show-labels", help="Add a column with the labels.")
     ] = False,
 ) -> None:
-    """List objects, or show some of them."""
+    """List objects, or show some of them.
+
+    For example:
+      modelplane get md                                # the deployments of `default`
+      modelplane get md,ms -A -o wide                  # in all namespaces, with messages
+      modelplane get md/qwen -n ml -o yaml             # one object
+      modelplane get ic -l tier=gold --sort-by .metadata.creationTimestamp
+      modelplane get mr --field-selector metadata.name!=qwen-0
+      modelplane get md/qwen -o jsonpath='{.status.phase}'
+      modelplane get md -o custom-columns=NAME:.metadata.name,WANTED:.spec.replicas
+      modelplane get md --watch                        # print changes until Ctrl-C
+    """
     wanted = kinds_and_names(objects)
     if all_namespaces and any(name for _, name in wanted):
         raise Refused(
@@ -92,10 +92,10 @@ def get(
     printer = ResourcePrinter(
         chosen, layout, single=len(wanted) == 1 and wanted[0][1] is not None
     )
-    labels, fields = parse_selector(selector), parse_field_selector(field_selector)
+    selection = ObjectSelection.parse(wanted, selector, field_selector)
     asyncio.run(
         _get(
-            ObjectSearch(wanted, scope, labels, fields, sorted_by(sort_by)),
+            ObjectSearch(wanted, scope, selection, sorted_by(sort_by)),
             printer,
             watch=watch,
             for_people=chosen.is_table,
@@ -108,21 +108,12 @@ class ObjectSearch(NamedTuple):
 
     wanted: KindsAndNames
     namespace: str | None
-    labels: Selector
-    fields: Selector
+    selection: ObjectSelection
     order: Callable[[Sequence[ListedObject]], Sequence[ListedObject]]
 
     async def run(self, plane: FleetObjects) -> LookupResult:
-        found = await find_objects(plane, self.wanted, self.namespace, self.labels)
-        kept = [one for one in found.objects if self.fields(_fields(one))]
-        return found._replace(objects=list(self.order(kept)))
-
-
-def _fields(one: ListedObject) -> dict[str, str]:
-    return {
-        "metadata.name": one.target.name,
-        "metadata.namespace": one.target.namespace,
-    }
+        found = await find_objects(plane, self.wanted, self.namespace, self.selection)
+        return found._replace(objects=list(self.order(found.objects)))
 
 
 async def _get(

@@ -15,7 +15,7 @@ from fleet_client.connection import fleet_objects
 from fleet_client.errors import NoAnswer, NotFound, Refused, TimedOut
 from fleet_client.lookup import find_objects
 from fleet_client.objects import FleetObjects
-from fleet_client.refs.selectors import parse_selector
+from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from fleet_client.refs.tree import Tree, clean, condition, generation
 
@@ -53,11 +53,11 @@ def wait(
     For example `modelplane wait md/qwen --for=condition=Ready --timeout=10m`.
     """
     selected = selector if selector or not every else ""
-    which = _Selection(objects, namespace, selected)
+    which = _Words(objects, namespace, selected)
     asyncio.run(_wait(which, _goal(wanted), wanted, timeout))
 
 
-class _Selection(NamedTuple):
+class _Words(NamedTuple):
     """The arguments that select objects. `selector` None selects only named ones."""
 
     words: Sequence[str]
@@ -107,9 +107,7 @@ def _value_at(path: str, value: str | None) -> Reached:
     return reached
 
 
-async def _wait(
-    which: _Selection, reached: Reached, wanted: str, seconds: float
-) -> None:
+async def _wait(which: _Words, reached: Reached, wanted: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     async with fleet_objects(load_settings()) as plane:
         left = await _targets(plane, which)
@@ -137,7 +135,7 @@ async def _wait(
             await asyncio.sleep(_POLL_SECONDS)
 
 
-async def _targets(plane: FleetObjects, which: _Selection) -> list[Target]:
+async def _targets(plane: FleetObjects, which: _Words) -> list[Target]:
     words, namespace, selector = which
     found = kinds_and_names(words)
     named = [
@@ -152,7 +150,8 @@ async def _targets(plane: FleetObjects, which: _Selection) -> list[Target]:
     if not kinds:
         return named
     scope = namespace or DEFAULT_NAMESPACE
-    listed = await find_objects(plane, kinds, scope, parse_selector(selector))
+    selection = ObjectSelection.parse(found, selector)
+    listed = await find_objects(plane, kinds, scope, selection)
     if not listed.objects:
         raise NotFound(
             f"no {kinds[0][0].kind} is selected",

@@ -93,6 +93,38 @@ USAGE = [
         "-l is empty",
     ),
     (
+        "a deletion by fields without content",
+        ["delete", "md", "--field-selector="],
+        2,
+        "--field-selector is empty",
+    ),
+    (
+        "a deletion of a name and all",
+        ["delete", "md/qwen", "--all"],
+        2,
+        "--all cannot be combined",
+    ),
+    (
+        "a deletion of a name by label",
+        ["delete", "md/qwen", "-l", "a=b"],
+        2,
+        "a selector cannot be combined with a name, here 'qwen'",
+    ),
+    (
+        "a deletion of all of no kind",
+        ["delete", "-f", "x.yaml", "--all"],
+        2,
+        "no meaning without a kind",
+    ),
+    ("a deletion of everything", ["delete", "all", "--all"], 2, "the whole fleet"),
+    ("a deletion of a whole kind", ["delete", "md"], 2, "which ModelDeployment?"),
+    (
+        "a name by label",
+        ["get", "md/qwen", "-l", "a=b"],
+        2,
+        "a selector cannot be combined with a name, here 'qwen'",
+    ),
+    (
         "force without a reason",
         ["delete", "md/qwen", "--force"],
         2,

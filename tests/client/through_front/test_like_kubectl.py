@@ -63,6 +63,29 @@ async def test_get_sorts_selects_fields_and_leaves_titles_out(run: Run) -> None:
     assert (shown.code, "metadata.name=NAME" in shown.err) == (ExitCode.REFUSED, True)
 
 
+@pytest.mark.parametrize(
+    ("words", "deleted"),
+    [
+        (["--all"], ["mine"]),
+        (["--field-selector", "metadata.name=mine"], ["mine"]),
+        (["--field-selector", "metadata.name!=mine"], []),
+        (["-l", "app=none"], []),
+    ],
+)
+async def test_delete_takes_all_or_the_selected_objects_of_a_namespace(
+    run: Run, fleet: Fleet, words: list[str], deleted: list[str]
+) -> None:
+    shown = await run("delete", "md", "-n", "a", *words)
+    assert shown.code == ExitCode.DONE, shown
+    marked = [
+        name
+        for (_, _, name), tree in fleet.plane.trees.items()
+        if "deletionTimestamp" in tree["metadata"]
+    ]
+    assert marked == deleted
+    assert ("No resources found" in shown.err) is not bool(deleted)
+
+
 @pytest.mark.parametrize("output", ["go-template={{.}}", "xml", "custom-columns=A"])
 async def test_an_unknown_output_is_refused_with_the_known_ones(
     run: Run, output: str

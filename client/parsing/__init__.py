@@ -1,0 +1,4 @@
+"""How the program reads its command line: help texts, suggestions, completion.
+
+Commands do not belong here.
+"""
