@@ -208,7 +208,7 @@ async def run(settings: Settings, stop: asyncio.Event, clouds: CloudProviders) -
     if named := images_by_tag(settings):
         log.warning(
             "images are named by tags, which a registry may move: set them with digests "
-            "(docs/operations.md, Images)",
+            "(docs/how-to/images.md)",
             images=named,
         )
     activities = build_activities(settings, clouds)

@@ -197,7 +197,7 @@ def access_rules(front: FrontSettings, host: str) -> AccessRules | None:
         except BadAccessFile as error:
             raise Refused(
                 f"front.accessFile: {error}",
-                next_step="see the example in docs/front.md",
+                next_step="see the example in docs/how-to/front.md",
             ) from error
     if not _is_loopback(host):
         raise Refused(
@@ -309,14 +309,14 @@ def webhook_callers(front: FrontSettings) -> Callers | None:
             "front.webhookKeys needs front.webhookAudience: without an audience, "
             "requests signed for another control plane would be accepted",
             next_step="set front.webhookAudience to the name of this control plane; "
-            "docs/scaling.md shows how callers sign it",
+            "docs/how-to/autoscaling.md shows how callers sign it",
         )
     try:
         return Callers(front.webhook_keys, front.webhook_audience)
     except BadAccessFile as error:
         raise Refused(
             f"front.webhookKeys: {error}",
-            next_step="see the example in docs/scaling.md",
+            next_step="see the example in docs/how-to/autoscaling.md",
         ) from error
 
 
@@ -357,7 +357,8 @@ def scraper_of(
         )
     except BadAccessFile as error:
         raise Refused(
-            f"front.scrapeFile: {error}", next_step="see the example in docs/scaling.md"
+            f"front.scrapeFile: {error}",
+            next_step="see the example in docs/how-to/autoscaling.md",
         ) from error
 
 

@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
@@ -105,7 +105,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             if path.startswith(f"{DOCS}/") or files.get_file_from_path(uri):
                 continue
             content = text_of(path)
-            files.append(File.generated(config, uri, content=content))
+            page = File.generated(
+                config, uri, content=content, inclusion=InclusionLevel.NOT_IN_NAV
+            )
+            files.append(page)
             waiting.append((repository_path(uri), content))
     return files
 

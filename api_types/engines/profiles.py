@@ -1,7 +1,7 @@
 """Profiles: how each known engine listens, reports its health, and is configured.
 
 Each fact has its source: a document of the engine, and the version that was read. The
-fields of `engines[].profile` override them one by one. docs/engines.md has the table.
+fields of `engines[].profile` override them one by one. docs/how-to/engines.md has the table.
 """
 
 import re

@@ -107,7 +107,7 @@ ADVICE = {
         "ModelCacheNotFound": "apply the ModelCache of modelCacheRef, in the same namespace",
         "SeveralAutoscalers": (
             "keep one of the autoscalers in the message and remove the others: "
-            "docs/scaling.md"
+            "docs/how-to/autoscaling.md"
         ),
         "ModelStarting": (
             "`modelplane get mr -n {namespace} -o wide` shows each replica and its "

@@ -118,7 +118,7 @@ _PROFILE_TABLE = "| Profile | Port | Health | Metrics | Loopback | Flag for the 
 _PROFILES_HEAD = """# Engine profiles
 
 This page is generated from the code: change `api_types/engines/profiles.py`, and run
-`make docs-reference`. [docs/engines.md](../engines.md#profile-how-an-engine-listens) explains the
+`make docs-reference`. [Describe an engine](../how-to/engines.md#profile-how-an-engine-listens) explains the
 fields. Each value names the document of the engine, and the version, that it was read from.
 """
 
@@ -147,7 +147,7 @@ def profiles_page() -> str:
 
 
 def engines_page() -> str:
-    """Return docs/engines.md with the present table of profiles."""
+    """Return docs/how-to/engines.md with the present table of profiles."""
     rows = ""
     for name in (*FACTS, CUSTOM):
         one = named(name)
@@ -163,10 +163,10 @@ def engines_page() -> str:
             _shown(one.model_flag),
         )
         rows += f"| {' | '.join(cells)} |\n"
-    text = (ROOT / "docs/engines.md").read_text()
+    text = (ROOT / "docs/how-to/engines.md").read_text()
     head = f"{_PROFILE_TABLE}\n|---|---|---|---|---|---|\n"
     table = re.compile(f"{re.escape(_PROFILE_TABLE)}\n(\\|.*\n)+")
-    assert table.search(text), "docs/engines.md has no table of profiles"
+    assert table.search(text), "docs/how-to/engines.md has no table of profiles"
     return table.sub(lambda _: head + rows, text)
 
 
@@ -206,7 +206,7 @@ def first_cluster_page(cloud: str) -> str:
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/settings.md": settings_page,
     "docs/reference/engine-profiles.md": profiles_page,
-    "docs/engines.md": engines_page,
+    "docs/how-to/engines.md": engines_page,
     "docs/clouds/first-cluster-eks.md": partial(first_cluster_page, "eks"),
     "docs/clouds/first-cluster-gke.md": partial(first_cluster_page, "gke"),
     "README.md": readme,

@@ -1,4 +1,4 @@
-"""docs/policy.md: a row for each field of the fleet's policy, with the default and the
+"""docs/reference/policy.md: a row for each field of the fleet's policy, with the default and the
 values of the code.
 """
 
@@ -14,7 +14,7 @@ from scheduler.model.policy import Quota
 from scheduler.model.wire import camel
 from scheduler.placement.score import PROFILES, WEIGHABLE, WEIGHTED
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "policy.md").read_text()
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "reference" / "policy.md").read_text()
 DEFAULTS = write_policy(SchedulerOptions())
 # The defaults of a quota, in words: each leaves something without a limit.
 NO_LIMIT = {

@@ -1,4 +1,4 @@
-"""docs/selectors.md: every function that a device selector may call, and no other."""
+"""docs/reference/selectors.md: every function that a device selector may call, and no other."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,9 @@ from pathlib import Path
 from scheduler.cel.checking.declarations import DEVICE_FIELDS, FUNCTIONS
 from scheduler.cel.limits import FLEET_COST_MAX, NESTING_MAX, TEXT_BYTES_MAX
 
-DOCUMENT = (Path(__file__).parents[2] / "docs" / "selectors.md").read_text()
+DOCUMENT = (
+    Path(__file__).parents[2] / "docs" / "reference" / "selectors.md"
+).read_text()
 FUNCTION_TABLE = DOCUMENT.partition("## Functions")[2].partition("\nKubernetes has")[0]
 # Macros are no functions, and so no declarations.
 MACROS = {

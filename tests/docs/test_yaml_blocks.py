@@ -23,8 +23,8 @@ from tests.api_types.builders import a_deployment
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
-ENGINES = (ROOT / "docs" / "engines.md").read_text()
-POD_POLICY = (ROOT / "docs" / "pod-policy.md").read_text()
+PROBES = (ROOT / "docs" / "how-to" / "probes.md").read_text()
+POD_POLICY = (ROOT / "docs" / "how-to" / "pod-policy.md").read_text()
 
 
 def blocks() -> Iterator[Any]:
@@ -78,7 +78,7 @@ def test_every_block_is_a_manifest_or_a_part_of_a_deployment(text: str) -> None:
 
 def test_the_documents_of_fields_have_a_block_each() -> None:
     with_blocks = {str(block.id).rpartition("-")[0] for block in blocks()}
-    assert {"stopping-pods.md", "engines.md", "pod-policy.md"} <= with_blocks
+    assert {"stop-pods.md", "engines.md", "pod-policy.md"} <= with_blocks
 
 
 def test_the_table_of_grants_has_every_field_in_the_order_of_the_code_and_no_other() -> (
@@ -98,7 +98,7 @@ def test_the_table_of_startup_times_is_what_is_rendered() -> None:
     """The probe is asked in whole periods, so it has up to one more."""
     table = {
         cache: int(seconds)
-        for cache, seconds in rows(ENGINES, "| Volume of the cache, GiB | Seconds |")
+        for cache, seconds in rows(PROBES, "| Volume of the cache, GiB | Seconds |")
     }
     assert set(table) > {"none"}
     engine = an_engine("main", {**a_member(), "probes": {}})
@@ -114,7 +114,7 @@ def test_the_table_of_startup_times_is_what_is_rendered() -> None:
 
 def test_the_bounds_and_defaults_of_probes_are_those_of_the_code() -> None:
     default = probes.Liveness()
-    text = " ".join(ENGINES.split())
+    text = " ".join(PROBES.split())
     assert (
         f"`startupSeconds`, from {probes.STARTUP_SECONDS[0]} to {probes.STARTUP_SECONDS[1]}."
         in text

@@ -1,4 +1,4 @@
-"""The kubectl session of docs/kubectl.md: runs its commands and writes the page.
+"""The kubectl session of docs/tutorials/kubectl.md: runs its commands and writes the page.
 
 `python -m tests.front.kubectl_session` writes the page.
 """
@@ -20,7 +20,7 @@ from tests.workflows.environment.simulated_clusters import (
     simulated_plane,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "kubectl.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "kubectl.md"
 NAMESPACE, NAME = "team-a", "qwen"
 USER = "alice"
 _HEAD = """# A kubectl session

@@ -22,7 +22,7 @@ from tests.workflows.environment.harness import a_deployment, eventually
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 TEAM = "team-a"
-DOCUMENT = Path(__file__).parents[2] / "docs" / "front.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "how-to" / "front.md"
 WAIT = ("--wait", "--timeout", "120")
 
 

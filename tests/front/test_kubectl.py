@@ -244,11 +244,11 @@ async def test_a_user_with_an_id_token_writes_at_a_front_process(
 ) -> None:
     authority = Authority(tmp_path / "issuer")
     authority.ensure()
-    # The flags from docs/front.md.
+    # The flags from docs/how-to/users.md.
     shown = dict(
         re.findall(
             r"(MODELPLANE_FRONT__OIDC_[A-Z_]+)=(\S+)",
-            (ROOT / "docs" / "front.md").read_text(),
+            (ROOT / "docs" / "how-to" / "users.md").read_text(),
         )
     )
     async with an_issuer(authority) as issuer:

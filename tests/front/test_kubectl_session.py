@@ -1,4 +1,4 @@
-"""docs/kubectl.md matches the output of kubectl."""
+"""docs/tutorials/kubectl.md matches the output of kubectl."""
 
 import pytest
 

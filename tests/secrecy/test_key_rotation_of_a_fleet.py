@@ -115,7 +115,7 @@ def images(spec: Json) -> list[str]:
 async def running(plane: ControlPlane, since: str = "") -> list[str]:
     """Return the ids of running workflows, or of those whose run began before a time.
 
-    It uses the query of docs/operations.md.
+    It uses the query of docs/how-to/encryption.md.
     """
     query = 'ExecutionStatus="Running"' + (
         f' AND StartTime < "{since}"' if since else ""

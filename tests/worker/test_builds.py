@@ -328,7 +328,7 @@ async def told(client: Client, run: WorkflowExecution) -> Run:
 
 
 async def reset_to_before(client: Client, build: str) -> None:
-    """Reset deployments and replicas that a build has worked on, as in docs/operations.md."""
+    """Reset the workflows that a build has worked on, as in docs/how-to/upgrade-workers.md."""
     program = Installer(print).programs(
         tool for tool in TOOLS if tool.name == TEMPORAL
     )[TEMPORAL]

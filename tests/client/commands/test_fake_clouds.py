@@ -1,6 +1,4 @@
-"""`modelplane up --cloud fake`: the commands of docs/tour.md, from nothing to clusters at
-both clouds and back.
-"""
+"""The commands of docs/how-to/local-fleets.md create clusters at fake clouds, and delete them."""
 
 import re
 import shlex
@@ -37,11 +35,12 @@ SOURCES = {"eemshaven": "GKE", "columbus": "EKS", "only": "Existing"}
 
 
 def shown_commands() -> Iterator[list[str]]:
-    """Return the commands of docs/tour.md about created clusters, without the program's
-    name.
+    """Return the commands of a section of docs/how-to/local-fleets.md.
+
+    They do not have the name of the program.
     """
     section = (
-        (ROOT / "docs" / "tour.md")
+        (ROOT / "docs" / "how-to" / "local-fleets.md")
         .read_text()
         .partition("## Clusters that are created\n")[2]
         .partition("\n## ")[0]

@@ -1,4 +1,4 @@
-"""A cluster with KEDA and the front behind its API server, as docs/scaling.md shows."""
+"""A cluster with KEDA and the front behind its API server, as docs/how-to/autoscaling.md shows."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ TEAM = "team-keda"
 _SERVICE = "modelplane-front-keda.modelplane-system.svc"
 _TOKENS = {"keda": "token-of-keda", "gateway": "token-of-gateway"}
 _USER = f"keda-{TEAM}"
-# Only the rights that docs/scaling.md lists. KEDA has a certificate, and a token for
+# Only the rights that docs/how-to/autoscaling.md lists. KEDA has a certificate, and a token for
 # HTTP.
 _ACCESS = f"""
 users:

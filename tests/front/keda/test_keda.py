@@ -1,4 +1,4 @@
-"""KEDA scales ModelDeployments through an API server in each way of docs/scaling.md."""
+"""KEDA scales ModelDeployments through an API server in each way of docs/how-to/autoscaling.md."""
 
 import time
 from collections.abc import AsyncIterator

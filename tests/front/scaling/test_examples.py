@@ -1,4 +1,4 @@
-"""The front accepts everything in docs/scaling.md and examples/keda."""
+"""The front accepts everything in docs/how-to/autoscaling.md and examples/keda."""
 
 import asyncio
 import os
@@ -19,7 +19,7 @@ from front.scaling.numbers import NAMES
 from tests.front.scaling.scaling_under_test import KEY, NOW, path_of, signature
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT = (ROOT / "docs" / "scaling.md").read_text()
+DOCUMENT = (ROOT / "docs" / "how-to" / "autoscaling.md").read_text()
 
 
 def documents(kind: str) -> Iterator[Any]:

@@ -59,7 +59,7 @@ async def stream(model: Model, tokens: int, seconds: float) -> tuple[int, int, s
 
 
 async def test_each_replica_has_a_limit_of_streams_at_once(path: RequestPath) -> None:
-    """Requests above the limit fail at once with 503 or 500, as docs/routing.md says."""
+    """Requests above the limit fail at once with 503 or 500 (docs/explanation/request-path.md)."""
     body = chat(stream=True, max_tokens=12, seconds_per_token=5)
 
     async def one(http: httpx.AsyncClient, url: str) -> str:
