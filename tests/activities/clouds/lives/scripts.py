@@ -123,6 +123,7 @@ class _Script:
         self._ended = ended
         self._troubles = troubles
         self._passing: list[tuple[asyncio.Task[None], Callable[[], None]]] = []
+        self._held_up_since = 0.0
         left = draw.randint(0, _DEATHS_MAX)
 
         def dies(*_: str) -> bool:
@@ -266,7 +267,8 @@ class _Script:
                     f"held up by {', '.join(others)}, and the message is {message!r}"
                 )
             person()
-        gone = await life.until_gone(2 * _HOURS)
+        await life.pass_time(self._gone_or_held_up, 2 * _HOURS)
+        gone = life.gone
         if not gone and self._names_things_of_others():
             self._ended.how.append("waits for a person")
             self._fake.person()
@@ -285,6 +287,13 @@ class _Script:
         ]:
             self._ended.wrong.append(f"remains: {', '.join(left)}")
         self._ended.wrong += [*life.temporal.defects, *self._fake.defects()]
+
+    def _gone_or_held_up(self) -> bool:
+        """Return True if the cluster is gone, or has waited for its owners for an hour."""
+        now = asyncio.get_running_loop().time()
+        if not self._names_things_of_others():
+            self._held_up_since = now
+        return self._life.gone or now - self._held_up_since > HOUR
 
     def _names_things_of_others(self) -> bool:
         """Return True if the workflow names an object that only its owner may delete."""

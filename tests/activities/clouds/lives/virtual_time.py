@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from unittest.mock import patch
 
 from botocore import endpoint
+from botocore.useragent import UserAgentString
 from google.api_core.retry import retry_unary
 
 from tests.simulation.clock import VirtualLoop
@@ -25,6 +26,8 @@ def run(
     """Run in virtual time."""
     with (
         patch.object(endpoint, "time", _NO_PAUSES),
+        # botocore builds it twice for each call, and the fake does not read it.
+        patch.object(UserAgentString, "to_string", lambda _: "lives"),
         patch.object(retry_unary, "time", _NO_PAUSES),
         asyncio.Runner(loop_factory=lambda: VirtualLoop(draw)) as runner,
     ):
