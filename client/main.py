@@ -49,6 +49,11 @@ COMMANDS = {
     "explain": Command(
         "inspect.explain", "explain", "Show why each replica is where it is."
     ),
+    "top": Command(
+        "inspect.top",
+        "top",
+        "Show the used, held, free and wasted capacity of the fleet.",
+    ),
     "decisions": Command(
         "inspect.decisions",
         "decisions",

@@ -29,6 +29,12 @@ from scheduler.decide import (
     decide_and_explain,
     decide_some,
 )
+from scheduler.explain.capacity_use import (
+    NamespaceCapacityUse,
+    PoolCapacityUse,
+    namespace_use,
+    pool_use,
+)
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.combined_cache import combined_cache
@@ -122,7 +128,9 @@ __all__ += [
     "Eviction",
     "ExplainedDecision",
     "KeptReplica",
+    "NamespaceCapacityUse",
     "Placement",
+    "PoolCapacityUse",
     "ScheduleRequest",
     "apply",
     "check_names",
@@ -134,6 +142,8 @@ __all__ += [
     "deployment_view",
     "engine_trees",
     "from_wire",
+    "namespace_use",
+    "pool_use",
     "read_entry",
     "read_need",
     "reasons",

@@ -28,6 +28,7 @@ TEMPORAL: dict[str, list[str]] = {
         "-f SECRET -f FILE", "ic/mine --evict --allow-loss",
     ],
     "explain": ["md/mine -n a"],
+    "top": ["clusters", "pools", "namespaces -n a"],
     "decisions": ["md/mine -n a"],
     "replay-decision": ["7b0c7f6e-8f7e-4b0e-9f57-2f4f0b0c3a11.0.0"],
     "plan": ["-f FILE", "--drain mine"],
