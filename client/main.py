@@ -41,6 +41,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
+    "status": Command(
+        "inspect.status", "status", "Show the state of the fleet on one screen."
+    ),
     "apply": Command(
         "change.apply", "apply", "Create or change objects from manifests."
     ),
@@ -169,6 +172,11 @@ COMMANDS = {
     ),
     "logs": Command(
         "inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL
+    ),
+    "version": Command(
+        "inspect.version",
+        "version",
+        "Show the versions of this program, the front, Temporal and the workers.",
     ),
     "ui": Command(
         "inspect.ui", "ui", "Print the address in the Temporal UI and open it."

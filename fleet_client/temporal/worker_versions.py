@@ -4,14 +4,16 @@ Temporal dispatches workflow tasks to the current build of a Worker Deployment. 
 of any other build waits until its build is promoted.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType, WorkerDeploymentVersionStatus
-from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.taskqueue.v1 import PollerInfo, TaskQueue
 from temporalio.api.workflowservice.v1 import (
     DescribeTaskQueueRequest,
     DescribeWorkerDeploymentRequest,
+    GetSystemInfoRequest,
     SetWorkerDeploymentCurrentVersionRequest,
 )
 from temporalio.client import Client
@@ -59,6 +61,31 @@ async def worker_versions(client: Client, deployment: str) -> WorkerVersions:
         for build in sorted(await _pollers(client, deployment, queue)):
             versions.serves.setdefault(build, []).append(queue)
     return versions
+
+
+async def polling_builds(client: Client) -> list[str]:
+    """Return the builds of the workers that served workflows lately, sorted.
+
+    They are those of the last five minutes, with or without versioning. Raise
+    `RPCError`.
+    """
+    found = set()
+    for queue in _QUEUES:
+        for poller in await _described_pollers(client, queue):
+            found.add(
+                poller.deployment_options.build_id
+                or poller.worker_version_capabilities.build_id
+                or UNVERSIONED
+            )
+    return sorted(found)
+
+
+async def server_version(client: Client) -> str:
+    """Return the version of the Temporal server. Raise `RPCError`."""
+    answer = await client.workflow_service.get_system_info(
+        GetSystemInfoRequest(), timeout=_WAIT
+    )
+    return answer.server_version
 
 
 async def promote(client: Client, deployment: str, build: str) -> bool:
@@ -143,6 +170,15 @@ async def _routing(
 
 
 async def _pollers(client: Client, deployment: str, queue: str) -> set[str]:
+    pollers = await _described_pollers(client, queue)
+    options = [poller.deployment_options for poller in pollers]
+    versioned = {
+        each.build_id for each in options if each.deployment_name == deployment
+    }
+    return versioned | {UNVERSIONED for each in options if not each.deployment_name}
+
+
+async def _described_pollers(client: Client, queue: str) -> Sequence[PollerInfo]:
     request = DescribeTaskQueueRequest(
         namespace=client.namespace,
         task_queue=TaskQueue(name=queue),
@@ -151,8 +187,4 @@ async def _pollers(client: Client, deployment: str, queue: str) -> set[str]:
     described = await client.workflow_service.describe_task_queue(
         request, timeout=_WAIT
     )
-    options = [poller.deployment_options for poller in described.pollers]
-    versioned = {
-        each.build_id for each in options if each.deployment_name == deployment
-    }
-    return versioned | {UNVERSIONED for each in options if not each.deployment_name}
+    return list(described.pollers)

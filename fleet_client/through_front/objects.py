@@ -97,6 +97,17 @@ class FrontObjects:
         """Raise `Refused`: there is no connection to Temporal."""
         raise needs_temporal(why, self._requests.url)
 
+    async def front_version(self) -> str:
+        """Return the version of the front, or "unknown" for one that does not say it.
+
+        Raise `Unreachable`, or `CommandFailed` if it refuses the request.
+        """
+        answer = await self._requests.ask("GET", "/version")
+        if not answer.is_success:
+            raise failure_of(answer, self._requests.url, "the version", None)
+        found = at_path(answer.body, ".modelplaneVersion")
+        return found if isinstance(found, str) else "unknown"
+
     async def describe(self, target: Target) -> Tree:
         """Return an object, with the request ids of this program."""
         written = self._written.get(target, _Written())

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import metadata
 from typing import Any
 
 import structlog
@@ -95,11 +96,14 @@ It decompresses no body, not even the body of a rejected request.
 """
 _JSON = "application/json"
 _OPEN = ("/healthz", "/livez", "/readyz")
+# kubectl reads the version of Kubernetes whose API the front serves, and `modelplane
+# version` that of the front.
 _VERSION = {
     "major": "1",
     "minor": "32",
     "gitVersion": "v1.32.0+modelplane",
     "platform": "linux/amd64",
+    "modelplaneVersion": metadata.version("modelplane-temporal"),
 }
 
 

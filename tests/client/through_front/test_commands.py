@@ -44,6 +44,7 @@ TEMPORAL: dict[str, list[str]] = {
     "ui": ["", "md/mine -n a"],
 }  # fmt: skip
 THROUGH_FRONT: dict[str, list[str]] = {
+    "version": ["", "--client"],
     "apply": ["-f FILE", "-f FILE --dry-run"],
     "get": ["md -n a", "md/mine -n a -o yaml", "md -n a -o json"],
     "wait": ["md/mine -n a --for=create"],
@@ -63,9 +64,10 @@ THROUGH_FRONT: dict[str, list[str]] = {
     "retry": ["md/mine -n a"],
     "delete": ["md/mine -n a", "-f FILE"],
 }
-# These use no server, or need objects that this fleet lacks:
-# tests/front/test_command_line.py tests them.
+# These use no server, or need objects that this fleet lacks: test_like_kubectl.py and
+# tests/front/test_command_line.py test them.
 ELSEWHERE = {
+    "status",
     "render",
     "validate",
     "schema",

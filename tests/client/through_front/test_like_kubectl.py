@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from client.failures import ExitCode
 from tests.front.command_line import CommandLine, Shown
-from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
+from tests.front.fleet_of_tenants import START, TOKENS, Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment
 
 Run = Callable[..., Awaitable[Shown]]
@@ -171,3 +171,16 @@ async def test_wait_ends_with_the_condition_or_says_what_is_missing(
     for words in (["md/mine", "--for=x"], ["md", "--for=create"]):
         shown = await run("wait", *words)
         assert (shown.code, "next: " in shown.err) == (ExitCode.REFUSED, True)
+
+
+async def test_version_and_status_need_no_temporal(run: Run, fleet: Fleet) -> None:
+    shown = await run("version")
+    parts = [line.split()[0] for line in shown.out.splitlines()[1:]]
+    assert parts == ["client", "front"]
+    for key in list(fleet.projection.all_keys()):
+        # The other objects of this fleet have specs that no front would show.
+        if key.kind != MINE[0]:
+            fleet.projection.remove(key, START + 10)
+    shown = await run("status", "-n", "a")
+    assert shown.out.splitlines()[1].split() == ["ModelDeployment", "1", "0", "1", "0"]
+    assert "Capacity" not in shown.out
