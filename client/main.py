@@ -50,7 +50,9 @@ COMMANDS = {
     "get": Command("inspect.get", "get", "List objects, or show some of them."),
     "describe": Command("inspect.describe", "describe", "Show objects in detail."),
     "explain": Command(
-        "inspect.explain", "explain", "Show why each replica is where it is."
+        "inspect.explain",
+        "explain",
+        "Describe the fields of a kind, or why each replica is where it is.",
     ),
     "top": Command(
         "inspect.top",

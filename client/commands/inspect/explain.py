@@ -1,8 +1,9 @@
-"""`modelplane explain`: why each replica of a deployment has its place, or none.
+"""`modelplane explain`: the fields of a kind, and the placement of a deployment.
 
-The scheduler's own code decides on this machine, over a copy of the live fleet. The
-conditions of the deployment are shown as well. If they differ, the fleet changed a
-moment ago.
+`explain md.spec` shows fields, as kubectl does. `explain md/NAME` shows why each replica
+of a deployment has its place, or none. The scheduler's own code decides on this
+machine, over a copy of the live fleet. The conditions of the deployment are shown as
+well. If they differ, the fleet changed a moment ago.
 """
 
 import asyncio
@@ -12,15 +13,17 @@ from typing import Annotated
 import typer
 
 from api_types.clock import now_ms
+from api_types.validation.schema import json_schema
 from client.commands import options
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_text import cluster_lines, pools_text, suggestion_lines
+from client.output.schema_text import schema_lines
 from client.output.tables import columns, indented
 from client.planning.explanation import explanation
 from client.planning.live_fleet import read_live
 from fleet_client.configuration import load_settings
 from fleet_client.errors import Refused
-from fleet_client.refs.targets import Target, objects_named
+from fleet_client.refs.targets import Target, kind_named, objects_named
 from fleet_client.refs.tree import Tree
 from fleet_client.temporal.control_plane import control_plane
 
@@ -32,9 +35,19 @@ _WHY = (
 
 def explain(
     objects: Annotated[
-        list[str], typer.Argument(help="Deployments: `md/qwen`, or `md qwen`.")
+        list[str],
+        typer.Argument(
+            help="A kind or field (`md`, `md.spec.template`), or deployments "
+            "(`md/qwen`, `md qwen`)."
+        ),
     ],
     namespace: options.Namespace = None,
+    recursive: Annotated[
+        bool,
+        typer.Option(
+            "--recursive", help="Of a kind or field: list all fields below it."
+        ),
+    ] = False,
     output: Annotated[
         ReportFormat,
         typer.Option(
@@ -52,10 +65,24 @@ def explain(
         ),
     ] = "",
 ) -> None:
-    """Show why each replica is on its cluster, and why a missing one fits no pool.
+    """Describe the fields of a kind, or explain the placement of a deployment.
 
-    Nothing is changed.
+    With KIND or KIND.FIELD, show the fields and their descriptions. With md/NAME, show
+    why each replica is on its cluster, and why a missing one fits no pool. Nothing is
+    changed.
+
+    For example:
+      modelplane explain md                      # the fields of a ModelDeployment
+      modelplane explain md.spec.template        # those of one field
+      modelplane explain ic.spec --recursive     # all fields below it
+      modelplane explain md/qwen -n ml           # the placement of a deployment
     """
+    if len(objects) == 1 and "/" not in objects[0]:
+        kind, *path = objects[0].split(".")
+        info = kind_named(kind)
+        fields = json_schema(info.kind)
+        print("\n".join(schema_lines(info, fields, path, recursive=recursive)))
+        return
     targets = objects_named(objects, namespace)
     for target in targets:
         if target.kind.kind != "ModelDeployment":

@@ -31,8 +31,8 @@ top = typer.Typer(
         "Show the used, held, free and wasted capacity of the fleet, in nodes or "
         "devices: the unit that the scheduler charges. HELD belongs to replicas that "
         "are starting or being removed. WASTED belongs to no replica and takes none; "
-        "WHY names the reason. Where devices are charged, FREE counts those that pods "
-        "of the largest size that still fits can take. IDLE-DEVICES are on charged "
+        "WHY names the reason. Where devices are charged, FREE counts the devices for "
+        "pods of the largest size that still fits. IDLE-DEVICES are on charged "
         "nodes, and no pod claims them."
     ),
 )
@@ -74,7 +74,7 @@ def namespaces(
     output: Output = ReportFormat.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show what the replicas of each namespace use.
+    """Show the capacity that the replicas of each namespace have.
 
     For example:
       modelplane top namespaces
