@@ -135,6 +135,8 @@ COMMANDS = {
     "patch": Command(
         "change.patch", "patch", "Change fields of objects with a merge patch."
     ),
+    "edit": Command("change.edit", "edit", "Change objects in an editor."),
+    "set": Command("change.set_image", "set_fields", "Set single fields of objects."),
     "delete": Command("change.delete", "delete", "Delete objects in order."),
     "wait": Command(
         "inspect.wait",

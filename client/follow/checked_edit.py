@@ -29,13 +29,14 @@ async def edit_each(
         await request_each(
             targets,
             lambda target: change_manifest(
-                plane, target, lambda tree: _checked(target, as_manifest(tree), edit)
+                plane, target, lambda tree: checked(target, as_manifest(tree), edit)
             ),
             lambda one: done if one.request_id else "not changed",
         )
 
 
-def _checked(target: Target, before: Tree, edit: Callable[[Tree], Tree]) -> Tree:
+def checked(target: Target, before: Tree, edit: Callable[[Tree], Tree]) -> Tree:
+    """Return an edited manifest. Raise `Refused` if the control plane would refuse it."""
     after = edit(deepcopy(before))
     named = after.get("metadata") or {}
     known = before["metadata"]

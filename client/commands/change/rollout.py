@@ -1,7 +1,7 @@
-"""`modelplane rollout`: status, pause, resume, restart and undo.
+"""`modelplane rollout`: status, history, pause, resume, restart and undo.
 
-All of them except `status` change the spec of the deployment, so its manifest shows the
-request. The scheduler decides when each replica changes.
+All of them except `status` and `history` change the spec of the deployment, so its
+manifest shows the request. The scheduler decides when each replica changes.
 """
 
 import asyncio
@@ -15,16 +15,18 @@ from api_types.clock import timestamp, utc_now
 from api_types.labels import RESTARTED_AT
 from client.commands import options
 from client.follow.advice import rollout_advice
-from client.follow.edit import change
+from client.follow.edit import change, raise_without_spec
 from client.follow.results import request_each
 from client.follow.rollout_progress import progress_of, until_rolled_out
+from client.output.formats import as_yaml
 from client.output.progress import Progress
+from client.output.tables import columns
 from fleet_client.configuration import load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import Refused
 from fleet_client.objects import FleetObjects
 from fleet_client.refs.targets import Target, objects_named
-from fleet_client.refs.tree import Tree
+from fleet_client.refs.tree import Tree, at_path, generation
 from fleet_client.requests import Requested, until_answered
 
 _KIND = "ModelDeployment"
@@ -100,6 +102,30 @@ def restart(objects: Objects, namespace: options.Namespace = None) -> None:
     )
 
 
+@rollout.command("history")
+def history(
+    objects: Objects,
+    namespace: options.Namespace = None,
+    revision: Annotated[
+        int | None,
+        typer.Option(
+            "--revision",
+            help="Print the template of this revision.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """List the present template and the earlier ones that `rollout undo` can restore.
+
+    A revision is the generation of the deployment that introduced the template.
+
+    For example:
+      modelplane rollout history md/qwen -n ml
+      modelplane rollout history md/qwen --revision 3
+    """
+    asyncio.run(_history(_deployments(objects, namespace), revision))
+
+
 @rollout.command("undo")
 def undo(
     objects: Objects,
@@ -108,6 +134,7 @@ def undo(
         int | None,
         typer.Option(
             "--to-generation",
+            "--to-revision",
             help="The generation whose template is restored; default: the previous one.",
         ),
     ] = None,
@@ -213,6 +240,74 @@ async def _undo(targets: list[Target], to: int | None) -> None:
                 "rolled back" if one.request_id else "has that template already"
             ),
         )
+
+
+async def _history(targets: list[Target], revision: int | None) -> None:
+    async with fleet_objects(load_settings()) as plane:
+        for at, target in enumerate(targets):
+            tree = await until_answered(partial(plane.describe, target))
+            raise_without_spec(target, tree)
+            earlier = await until_answered(partial(plane.revisions, target))
+            lines = (
+                history_lines(tree, earlier)
+                if revision is None
+                else [as_yaml(_template_of(target, tree, earlier, revision))]
+            )
+            print("\n".join([*([""] if at else []), target.title, *lines]), flush=True)
+
+
+def history_lines(tree: Tree, earlier: Sequence[Tree]) -> list[str]:
+    """Return the table of a deployment's revisions, the present one last."""
+    rows = [
+        [
+            str(each["generation"]),
+            str(each.get("replaced") or ""),
+            images_of(each["template"]),
+        ]
+        for each in sorted(earlier, key=lambda each: int(each["generation"]))
+    ]
+    present = images_of(tree["spec"]["template"]["spec"])
+    rows.append([str(_present_revision(tree)), "present", present])
+    return columns(["REVISION", "REPLACED", "IMAGES"], rows)
+
+
+def images_of(template: Tree) -> str:
+    """Return the images of the containers of a template, each once."""
+    found = [
+        str(container.get("image") or "")
+        for engine in _mappings(template, ".engines")
+        for member in _mappings(engine, ".members")
+        for container in _mappings(member, ".template.spec.containers")
+    ]
+    return ", ".join(dict.fromkeys(filter(None, found)))
+
+
+def _mappings(tree: Tree, path: str) -> list[Tree]:
+    """Return the mappings in a list. The content of a stored template is not checked."""
+    rows = at_path(tree, path)
+    return (
+        [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    )
+
+
+def _present_revision(tree: Tree) -> int:
+    """Return the generation of the template, or of the spec before it was observed."""
+    seen = at_path(tree, ".status.rollout.templateGeneration")
+    return int(seen or generation(tree))
+
+
+def _template_of(
+    target: Target, tree: Tree, earlier: Sequence[Tree], revision: int
+) -> Tree:
+    stored = {int(each["generation"]): each["template"] for each in earlier}
+    stored[_present_revision(tree)] = tree["spec"]["template"]["spec"]
+    if revision not in stored:
+        raise Refused(
+            f"{target.title} has no stored revision {revision}",
+            next_step=f"name one of: {', '.join(map(str, sorted(stored)))}",
+        )
+    found: Tree = stored[revision]
+    return found
 
 
 async def roll_back(plane: FleetObjects, target: Target, to: int | None) -> Requested:

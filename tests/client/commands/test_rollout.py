@@ -4,7 +4,12 @@ from typing import Any
 
 import pytest
 
-from client.commands.change.rollout import with_pause, with_restart, with_template
+from client.commands.change.rollout import (
+    history_lines,
+    with_pause,
+    with_restart,
+    with_template,
+)
 from client.follow.rollout_progress import is_done, progress_of
 from fleet_client.errors import Refused
 from tests.client.conftest import Cli
@@ -176,3 +181,16 @@ def test_only_a_deployment_has_a_rollout(cli: Cli) -> None:
     result = cli("rollout", "status", "ic/oslo")
     assert result.code == 2
     assert "InferenceCluster oslo has no rollout" in result.err
+
+
+def test_history_lists_the_stored_templates_and_the_present_one_last() -> None:
+    stored = [
+        {"generation": 2, "replaced": "2026-01-02", "template": a_template("engine:1")},
+        {"generation": 1, "replaced": "2026-01-01", "template": {"engines": [1, {}]}},
+    ]
+    assert [line.split() for line in history_lines(a_deployment(), stored)] == [
+        ["REVISION", "REPLACED", "IMAGES"],
+        ["1", "2026-01-01", "<none>"],
+        ["2", "2026-01-02", "engine:1"],
+        ["3", "present", "engine:2"],
+    ]

@@ -50,6 +50,7 @@ THROUGH_FRONT: dict[str, list[str]] = {
     "wait": ["md/mine -n a --for=create"],
     "label": ["md/mine -n a tier=gold"],
     "annotate": ["md/mine -n a owner=ann"],
+    "set": ["image md/mine -n a engine=example.com/vllm:2"],
     "patch": ['md/mine -n a -p {"spec":{"replicas":3}}'],
     "describe": ["md/mine -n a"],
     "events": ["md/mine -n a", "md -n a"],
@@ -60,6 +61,9 @@ THROUGH_FRONT: dict[str, list[str]] = {
         "restart md/mine -n a",
         "undo md/mine -n a",
         "undo md/mine -n a --to-generation 1",
+        "undo md/mine -n a --to-revision 1",
+        "history md/mine -n a",
+        "history md/mine -n a --revision 1",
     ],
     "retry": ["md/mine -n a"],
     "delete": ["md/mine -n a", "-f FILE"],
@@ -68,6 +72,7 @@ THROUGH_FRONT: dict[str, list[str]] = {
 # tests/front/test_command_line.py test them.
 ELSEWHERE = {
     "status",
+    "edit",
     "render",
     "validate",
     "schema",

@@ -1,6 +1,7 @@
 """Verbs and flags of kubectl, through a front without Temporal."""
 
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -122,6 +123,89 @@ async def test_a_patch_changes_fields_and_is_checked_before_it_is_sent(
         shown = await run("patch", "md/mine", "-n", "a", "-p", patch)
         assert (shown.code, why in shown.err) == (ExitCode.REFUSED, True), shown
     assert fleet.plane.trees[MINE]["spec"]["replicas"] == 7
+
+
+def an_editor(folder: Path, *texts: str) -> str:
+    """Return the command of an editor that replaces by a text at each start.
+
+    A text is OLD=NEW, and the last one is repeated.
+    """
+    program = folder / "editor.py"
+    program.write_text(
+        f"""
+import pathlib, sys
+texts, starts = {list(texts)!r}, pathlib.Path({str(folder / "starts")!r})
+number = len(starts.read_text()) if starts.exists() else 0
+starts.write_text("x" * (number + 1))
+file = pathlib.Path(sys.argv[1])
+pathlib.Path({str(folder)!r}, f"seen-{{number}}").write_text(file.read_text())
+file.write_text(file.read_text().replace(*texts[min(number, len(texts) - 1)].split("=")))
+"""
+    )
+    return f"{sys.executable} {program}"
+
+
+async def test_edit_sends_the_changed_fields(
+    run: Run, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = fleet.plane.trees[MINE]["spec"]["replicas"]
+    changed = f"replicas: {replicas}=replicas: 9"
+    monkeypatch.setenv("KUBE_EDITOR", an_editor(tmp_path, changed))
+    shown = await run("edit", "md/mine", "-n", "a")
+    assert (shown.code, shown.out) == (0, "modeldeployment/mine edited\n")
+    assert fleet.plane.trees[MINE]["spec"]["replicas"] == 9
+    shown = await run("edit", "md/mine", "-n", "a")
+    assert (shown.code, shown.out) == (0, "modeldeployment/mine not changed\n")
+
+
+async def test_edit_opens_a_refused_manifest_again_with_the_reasons(
+    run: Run, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = fleet.plane.trees[MINE]["spec"]["replicas"]
+    steps = [f"replicas: {replicas}=replicas: -1", "replicas: -1=replicas: 8"]
+    monkeypatch.setenv("KUBE_EDITOR", an_editor(tmp_path, *steps))
+    shown = await run("edit", "md/mine", "-n", "a")
+    assert shown.out == "modeldeployment/mine edited\n"
+    assert fleet.plane.trees[MINE]["spec"]["replicas"] == 8
+    again = (tmp_path / "seen-1").read_text().splitlines()
+    assert again[0].startswith("# ModelDeployment a/mine cannot be changed")
+    assert "replicas" in again[1]
+    monkeypatch.setenv("KUBE_EDITOR", an_editor(tmp_path, "replicas: 8=replicas: -1"))
+    shown = await run("edit", "md/mine", "-n", "a")
+    assert (shown.code, "cannot be changed" in shown.err) == (ExitCode.REFUSED, True)
+
+
+@pytest.mark.parametrize("editor", ["/no/such/editor", "false", "'"])
+async def test_an_editor_that_fails_changes_nothing(
+    run: Run, fleet: Fleet, monkeypatch: pytest.MonkeyPatch, editor: str
+) -> None:
+    before = dict(fleet.plane.trees)
+    monkeypatch.setenv("KUBE_EDITOR", editor)
+    shown = await run("edit", "md/mine", "-n", "a")
+    assert (shown.code, "set KUBE_EDITOR" in shown.err) == (ExitCode.REFUSED, True)
+    assert fleet.plane.trees == before
+
+
+async def test_set_image_changes_the_named_containers(run: Run, fleet: Fleet) -> None:
+    def images() -> list[str]:
+        engines = fleet.plane.trees[MINE]["spec"]["template"]["spec"]["engines"]
+        pods = [member["template"]["spec"] for member in engines[0]["members"]]
+        return [pod["containers"][0]["image"] for pod in pods]
+
+    for name, wanted in (("engine", "a:1"), ("*", "a:2"), ("main/engine", "a:3")):
+        shown = await run("set", "image", "md/mine", "-n", "a", f"{name}={wanted}")
+        assert shown.out == "modeldeployment/mine image updated\n", shown
+        assert set(images()) == {wanted}
+    for words, why in (
+        (["md/mine", "engin=a:4"], "did you mean engine?"),
+        (["md/mine", "other/engine=a:4"], "has no container"),
+        (["md/mine", "engine="], "an image is empty"),
+        (["md/mine"], "no image to set"),
+        (["ic/mine", "engine=a:4"], "has no images"),
+    ):
+        shown = await run("set", "image", *words, "-n", "a")
+        assert (shown.code, why in shown.err) == (ExitCode.REFUSED, True), shown
+    assert set(images()) == {"a:3"}
 
 
 async def test_diff_shows_changed_lines_and_its_exit_code_says_whether_there_are_any(
