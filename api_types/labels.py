@@ -65,6 +65,8 @@ POD_SECURITY = {
 SERVICE_NAME = "kubernetes.io/service-name"
 # The prefix of an annotation on a shared copy. The rest of the key is the workload name
 # of a replica that needs the copy.
+APPLY_SET = f"applyset.{GROUP}/member"
+"""Annotation of an object that `apply --applyset` wrote: the set, and a digest."""
 USER_PREFIX = f"user.{GROUP}/"
 
 # On pods.

@@ -66,18 +66,18 @@ async def test_a_deployment_is_applied_followed_changed_and_deleted_without_temp
 ) -> None:
     run, file = commands.run, commands.file("cli")
     assert (
-        await run("apply", "-f", file, "--dry-run")
+        await run("apply", "-f", file, "--dry-run=server")
     ).out == "modeldeployment/cli created (dry run)\n"
     assert (await run("get", "md/cli", "-n", TEAM, code=ExitCode.NOT_FOUND)).out == ""
     applied = await run("apply", "-f", file, *WAIT)
     assert applied.out.splitlines()[0] == "modeldeployment/cli created"
     assert (await run("apply", "-f", file)).out == "modeldeployment/cli unchanged\n"
     assert (
-        await run("apply", "-f", file, "--dry-run")
+        await run("apply", "-f", file, "--dry-run=server")
     ).out == "modeldeployment/cli unchanged (dry run)\n"
     commands.file("cli", replicas=2)
     assert (
-        await run("apply", "-f", file, "--dry-run")
+        await run("apply", "-f", file, "--dry-run=server")
     ).out == "modeldeployment/cli configured (dry run)\n"
     assert (await run("apply", "-f", file, *WAIT)).out.splitlines()[
         0

@@ -320,7 +320,7 @@ COMMANDS = (
     ("chat", "chat", "hello", "-n", "ml", "--gateway", "http://127.0.0.1:1"),
     ("delete", "md/qwen", "-n", "ml", "--wait", "--timeout", "0"),
     ("apply", "-f", "FILE"),
-    ("apply", "-f", "FILE", "--dry-run"),
+    ("apply", "-f", "FILE", "--dry-run=server"),
 )
 VALUES: tuple[Any, ...] = (
     None,

@@ -22,7 +22,7 @@ Line = Callable[[str], CommandLine]
 # By command: words that need Temporal, and words that do not. FILE stands for a
 # manifest, SECRET for the manifest of a Secret.
 TEMPORAL: dict[str, list[str]] = {
-    "apply": ["-f SECRET", "-f SECRET -f FILE", "-f SECRET --dry-run"],
+    "apply": ["-f SECRET", "-f SECRET -f FILE", "-f SECRET --dry-run=server"],
     "delete": [
         "ic/mine --evict", "ic/mine --purge-crds", "md/mine -n a --force --reason x",
         "-f SECRET -f FILE", "ic/mine --evict --allow-loss",
@@ -45,7 +45,7 @@ TEMPORAL: dict[str, list[str]] = {
 }  # fmt: skip
 THROUGH_FRONT: dict[str, list[str]] = {
     "version": ["", "--client"],
-    "apply": ["-f FILE", "-f FILE --dry-run"],
+    "apply": ["-f FILE", "-f FILE --dry-run=server", "-f FILE --dry-run=client"],
     "get": ["md -n a", "md/mine -n a -o yaml", "md -n a -o json"],
     "wait": ["md/mine -n a --for=create"],
     "label": ["md/mine -n a tier=gold"],
@@ -233,7 +233,7 @@ READS = [
 ]
 WRITES = [
     "apply -f OTHER",
-    "apply -f OTHER --dry-run",
+    "apply -f OTHER --dry-run=server",
     "scale md/other --replicas 9",
     "delete md/other",
     "rollout restart md/other",

@@ -318,7 +318,7 @@ async def test_an_unanswered_write_is_reported_as_possibly_applied(
             assert shown.err.splitlines()[-1].startswith(
                 "next: check the object with `modelplane get`"
             )
-        shown = await line(front.url).run(*apply, "--dry-run")
+        shown = await line(front.url).run(*apply, "--dry-run=server")
         assert (shown.code == ExitCode.DONE, "carried" in shown.err) == (False, False)
     async with answering(always(said)) as front:
         shown = await line(front.url).run(*GET)
