@@ -35,8 +35,17 @@ _YEAR_SECONDS = 366 * 24 * 3600
 
 Provider = Literal["GKE", "EKS"]
 ObjectPhase = Literal[
-    "Waiting", "Creating", "Ready", "Differs", "Broken", "Deleting", "Absent", "Unknown"
+    "Waiting",
+    "Creating",
+    "Ready",
+    "Differs",
+    "Degraded",
+    "Broken",
+    "Deleting",
+    "Absent",
+    "Unknown",
 ]
+"""The phase of an object. `Degraded` exists, and the cloud reports a problem of it."""
 ClusterPhase = Literal[
     "Pending", "Preflight", "Creating", "Ready", "Changing", "Deleting", "Deleted"
 ]

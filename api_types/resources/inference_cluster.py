@@ -341,7 +341,7 @@ class CloudObjectStatus(ResourceModel):
     name: str | None = None
     """Name at the cloud."""
     phase: str | None = None
-    """Such as Waiting, Creating, Ready or Broken."""
+    """Waiting, Creating, Ready, Differs, Degraded, Broken, Absent or Unknown."""
     ready: bool = False
     """Whether it is as planned, and the cloud reports no problem."""
     reason: str | None = None

@@ -85,6 +85,17 @@ def _is_sound(entry: InventoryEntry | None, each: CloudObject) -> bool:
     return graph.is_made(entry, each) and entry is not None and entry.health is None
 
 
+def shown_phase(entry: InventoryEntry, wanted: CloudObject) -> ObjectPhase:
+    """Return the phase that users see. Only a sound object as planned is Ready."""
+    if entry.unread:
+        return "Unknown"
+    if entry.phase != "Ready":
+        return entry.phase
+    if entry.health is not None:
+        return "Degraded"
+    return "Ready" if graph.is_made(entry, wanted) else "Differs"
+
+
 def ready_text(state: CloudState, running: Collection[str]) -> str:
     """Describe a cluster that became ready, with the objects that it lacks."""
     planned = state.plan.objects if state.plan else []
@@ -161,14 +172,14 @@ class _View:
             reason, code, message = problem.reason, "", problem.text
         step = next_step(reason, self._cluster, entry) if reason else ""
         since = entry.trouble_since if reason else entry.since
+        phase = shown_phase(entry, each)
         if problem is not None:
             since = self.state.refused_since.get(problem.at, "")
+            phase = "Differs" if phase == "Ready" else phase
         return found.model_copy(
             update={
-                "phase": "Unknown" if entry.unread else entry.phase,
-                "ready": _is_sound(entry, each)
-                and problem is None
-                and not entry.unread,
+                "phase": phase,
+                "ready": phase == "Ready",
                 "was_ready": entry.was_ready,
                 "lacks_nodes": lacks and is_pool(each),
                 "reason": reason,

@@ -15,7 +15,6 @@ from api_types.messages.clouds import (
     CloudProblem,
     CloudReport,
     ClusterPhase,
-    ObjectPhase,
     WorkClass,
 )
 from workflows.cloud_cluster import graph, readiness
@@ -305,7 +304,9 @@ def _row(entry: InventoryEntry, is_running: bool, state: CloudState) -> dict[str
         "kind": entry.object.kind,
         "name": entry.object.name,
         "id": entry.facts.get("id", ""),
-        "phase": shown_phase(entry, deleting=state.deletion is not None),
+        "phase": entry.phase
+        if state.deletion is not None
+        else readiness.shown_phase(entry, entry.object),
         "running": is_running,
         "epoch": entry.epoch,
         "waitsFor": entry.object.waits_for if is_running else "",
@@ -313,13 +314,6 @@ def _row(entry: InventoryEntry, is_running: bool, state: CloudState) -> dict[str
         "message": message,
         "retryAt": entry.retry_at,
     }
-
-
-def shown_phase(entry: InventoryEntry, *, deleting: bool) -> ObjectPhase:
-    """Return the phase that users see."""
-    if deleting or entry.phase != "Ready":
-        return entry.phase
-    return "Ready" if entry.made == entry.object.digest else "Differs"
 
 
 def details_of(name: str, state: CloudState, running: Collection[str]) -> str:

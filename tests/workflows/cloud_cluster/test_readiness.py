@@ -239,6 +239,7 @@ def test_trouble_of_a_ready_pool_is_shown_with_code_and_next_step_until_it_recov
         was_ready=True,
     )
     problem = {
+        "phase": "Degraded",
         "ready": False,
         "lacks_nodes": True,
         "reason": DEGRADED.error,
