@@ -309,7 +309,7 @@ class PublishedPool(ResourceModel):
     unusable: str | None = None
     """Why its devices cannot be claimed; if set, the pool accepts no new replicas."""
     shortage: str | None = None
-    """Why the pool has fewer nodes than its spec, if its cloud does not provide them."""
+    """Why the cloud has no more nodes for the pool."""
 
 
 class PoolNodes(ResourceModel):

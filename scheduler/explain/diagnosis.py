@@ -73,8 +73,9 @@ def diagnose(
                 text = f"best: {miss.text}" if miss.text else ""
             group = filter_text(reasons.INSUFFICIENT_NODES, deployment, nearest.group)
             best[group] = text
-        found = Suggestions(placer, gang.size - gang.placed).first(miss)
-    suggestion = ""
+        suggestions = Suggestions(placer, gang.size - gang.placed)
+        found = suggestions.first(miss)
+        suggestion = suggestions.shortage(miss) if miss is not None else ""
     if found:
         subject = "the gang" if gang.size > 1 else "one more replica"
         suggestion = f"{subject} would fit with {found.text}"

@@ -33,6 +33,9 @@ from scheduler.placement.limits.device_accounting import (
 )
 from scheduler.placement.placer import ReplicaPlacer
 
+# The free nodes of a pool that no engine should choose.
+_EXHAUSTED = -1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Miss:
@@ -128,15 +131,25 @@ class NearestMiss:
         return capacity_miss(self._placer, *self._found) if self._found else None
 
 
-def capacity_miss(placer: ReplicaPlacer, info: ClusterInfo, engine: int) -> Miss:
+def capacity_miss(
+    placer: ReplicaPlacer, info: ClusterInfo, engine: int, *, growable: bool = False
+) -> Miss:
     """Return the capacity that a replica lacks on a cluster.
 
-    The pools of the cluster have the right devices, and `engine` found no pool.
+    The pools of the cluster have the right devices, and `engine` found no pool. With
+    `growable`, prefer pools for which the cloud has more nodes.
     """
     if counts_devices(placer.overlay):
         miss = _DeviceMiss(placer, info, engine)
         return Miss(miss.gap, info.name, miss.text, pool=info.pools[miss.p].name)
-    needs = pool_needs(placer, info, PoolCapacity(placer, info).free)
+    free = PoolCapacity(placer, info).free
+    if growable:
+        least = min(fit.cost for fit in placer.compiled.on(info.layout).engines)
+        free = [
+            _EXHAUSTED if pool.shortage and nodes < least else nodes
+            for pool, nodes in zip(info.pools, free, strict=True)
+        ]
+    needs = pool_needs(placer, info, free)
     short = [need for need in needs if need.gap]
     text = " and ".join(need.text(info.name) for need in short)
     return Miss(sum(need.gap for need in short), info.name, text, needs)

@@ -72,8 +72,27 @@ class Suggestions:
         self._allowed = placer.constraints.allowed(placer.own)
 
     def first(self, nearest: Miss | None) -> Suggestion | None:
-        """Return the cheapest suggestion; for nodes, try the nearest miss only."""
-        return next(self._found([nearest] if nearest else []), None)
+        """Return the cheapest suggestion; for nodes, try the nearest miss only.
+
+        If its cloud has no more nodes, try the others.
+        """
+        return next(self._found(self._nearest_or_others(nearest)), None)
+
+    def _nearest_or_others(self, nearest: Miss | None) -> Iterator[Miss]:
+        if nearest is None:
+            return
+        if self.shortage(nearest):
+            yield from self._misses()
+        else:
+            yield nearest
+
+    def shortage(self, miss: Miss) -> str:
+        """Return why the cloud has no nodes for a missing pool, or ""."""
+        wanted = {need.pool for need in miss.needs if need.gap} or {miss.pool}
+        for pool in self._overlay.clusters[miss.cluster].pools:
+            if pool.name in wanted and pool.shortage:
+                return f"on {miss.cluster}/{pool.name} {pool.shortage}"
+        return ""
 
     def all(self) -> tuple[Suggestion, ...]:
         """Return the cheapest suggestions, each text once."""
@@ -218,7 +237,7 @@ class Suggestions:
                 yield Suggestion("Request", text, fitting.name)
 
     def _misses(self) -> list[Miss]:
-        """Return the misses of the clusters that lack nodes.
+        """Return the misses of the clusters that lack nodes and whose cloud has some.
 
         They are sorted by price, then by number of nodes, then by cluster name.
         """
@@ -232,7 +251,10 @@ class Suggestions:
         ):
             trial = placer.trial(info)
             if trial.failed >= 0 and not trial.violation:
-                miss = capacity_miss(placer, info, trial.failed)
+                miss = capacity_miss(placer, info, trial.failed, growable=True)
+                if self.shortage(miss):
+                    # A larger pool is no help while the cloud provides no nodes.
+                    continue
                 cost = self._cost(info, dict(self._missing(miss)))
                 found.append(((cost < 0, cost, miss.gap, info.name), miss))
         return [miss for _, miss in sorted(found, key=lambda row: row[0])]
@@ -252,9 +274,6 @@ class Suggestions:
     def _nodes(self, miss: Miss) -> Iterator[Suggestion]:
         info = self._overlay.clusters[miss.cluster]
         more = dict(self._missing(miss))
-        if any(pool.shortage for pool in info.pools if pool.name in more):
-            # A larger pool is no help while the cloud provides no nodes.
-            return
         if more and self._takes_rest(with_more_nodes(info, more)):
             parts = [
                 f"{_more_nodes(nodes)} in {info.name}/{pool}"

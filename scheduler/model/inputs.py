@@ -107,7 +107,7 @@ class PoolView:
         class_missing: running replicas stay on the pool, and it takes no new ones.
         unusable: why the cluster cannot provide the devices of the pool, or empty. It
             has the effect of `class_missing`.
-        shortage: why the pool has fewer nodes than its spec, or empty. Only
+        shortage: why the cloud has no more nodes for the pool, or empty. Only
             explanations read it.
         price_milli: price of one node-hour in thousandths; negative if unknown.
         network_domain: empty if the pool shares the cluster's plain network.

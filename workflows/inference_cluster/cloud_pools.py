@@ -20,7 +20,10 @@ _NOT_PLANNED = "it does not exist yet"
 
 
 def provided_nodes(state: ClusterState, pool: str, nodes: int) -> tuple[int, str]:
-    """Return how many of the spec's nodes a pool has, and why it has fewer."""
+    """Return how many of the spec's nodes a pool has, and why the cloud has no more.
+
+    A pool with all nodes has a reason too if the cloud could not add or replace one.
+    """
     if not is_created(state):
         return nodes, ""
     # A pool comes before its launch template.
@@ -30,11 +33,16 @@ def provided_nodes(state: ClusterState, pool: str, nodes: int) -> tuple[int, str
     if not found.lacks_nodes:
         return nodes, ""
     there = _existing(state, found, nodes)
-    if there == nodes:
+    if there == nodes and not found.reason:
         return nodes, ""
     why = f"{found.reason}: {found.message}" if found.reason else found.message
-    text = f"the cloud provides {there} of {nodes} nodes: {_named(found)}{why}"
-    return there, f"{text}; next step: {found.next_step}" if found.next_step else text
+    some = f"{there} of" if there < nodes else "no more than"
+    parts = [f"the cloud provides {some} {nodes} nodes: {_named(found)}{why}"]
+    if found.next_step:
+        parts.append(f"next step: {found.next_step}")
+    if found.retry_at:
+        parts.append(f"next attempt at {found.retry_at}")
+    return there, "; ".join(parts)
 
 
 def _existing(state: ClusterState, found: CloudObjectState, nodes: int) -> int:

@@ -74,6 +74,16 @@ SUGGESTED: list[tuple[str, list[ClusterView], DeploymentView, list[str]]] = [
         [],
     ),
     (
+        "a node of another pool or cluster if a cloud has none",
+        [
+            cluster("a", pool("p", 0, shortage="no machines"), pool("q", 0)),
+            cluster("b", pool("p", 1, shortage="no machines")),
+            cluster("c", 0),
+        ],
+        deployment(gang(2)),
+        ["3 more nodes in a/q", "3 more nodes in c/p"],
+    ),
+    (
         "nodes for all engines together",
         [cluster("a", 3)],
         deployment(engine("x", copies=2), engine("y", copies=3)),

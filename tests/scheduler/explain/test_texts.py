@@ -26,7 +26,15 @@ from scheduler.fleet.overlay import FleetOverlay
 from scheduler.hardware.device_matching import shortened
 from scheduler.model.decision import Placement
 from scheduler.model.inputs import CacheView, ScheduleRequest
-from tests.scheduler.builders import NOW, cluster, deployment, fleet, pool
+from tests.scheduler.builders import (
+    NOW,
+    cluster,
+    decided,
+    deployment,
+    fleet,
+    message,
+    pool,
+)
 
 CACHE = CacheView("Present", "w")
 
@@ -263,6 +271,17 @@ def test_a_pool_that_the_cloud_does_not_provide_has_no_nodes_and_says_why() -> N
             "InsufficientNodes", f"engine main: needs 1, 0 free of 0; {why}"
         ),
     }
+
+
+def test_the_summary_names_the_cloud_that_has_no_nodes_or_suggests_another_pool() -> (
+    None
+):
+    why = "the cloud provides 0 of 4 nodes: no machines; next attempt at 12:10"
+    lacking = cluster("a", pool("p", 0, shortage=why))
+    said = message(decided(fleet(lacking), deployment()))
+    assert said.endswith(f". On a/p {why}.")
+    said = message(decided(fleet(lacking, cluster("b", 0)), deployment()))
+    assert said.endswith(". One more replica would fit with one more node in b/p.")
 
 
 @pytest.mark.parametrize(

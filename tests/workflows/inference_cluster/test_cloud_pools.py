@@ -30,6 +30,7 @@ HEALTHY = CloudObjectState(
 )
 DEGRADED = HEALTHY.model_copy(
     update={
+        "phase": "Degraded",
         "ready": False,
         "lacks_nodes": True,
         "reason": "CapacityUnavailable",
@@ -79,8 +80,9 @@ def with_nodes(ready: int, *, reachable: bool = True) -> ObservedCluster:
 
 NO_MACHINES = (
     "the cloud provides {} of 4 nodes: NodePool gpu: CapacityUnavailable: no machines; "
-    f"next step: {NEXT}"
+    f"next step: {NEXT}; next attempt at 2026-01-05T12:10:00Z"
 )
+ALL_THERE = NO_MACHINES.replace("{} of", "no more than")
 
 
 @pytest.mark.parametrize(
@@ -92,9 +94,9 @@ NO_MACHINES = (
         ([REPLACE], with_nodes(1), (4, None)),
         ([DEGRADED], with_nodes(3), (3, NO_MACHINES.format(3))),
         ([DEGRADED], with_nodes(0), (0, NO_MACHINES.format(0))),
-        ([DEGRADED], with_nodes(4), (4, None)),
-        ([DEGRADED], with_nodes(1, reachable=False), (4, None)),
-        ([DEGRADED], None, (4, None)),
+        ([DEGRADED], with_nodes(4), (4, ALL_THERE)),
+        ([DEGRADED], with_nodes(1, reachable=False), (4, ALL_THERE)),
+        ([DEGRADED], None, (4, ALL_THERE)),
         (
             [WAITING],
             None,
