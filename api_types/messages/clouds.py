@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from api_types.base import Id, Message, Name, SentAt, Text
+from api_types.resources.status import EventRecord
 
 CONNECTION = "Connection"
 STORAGE_CLASS = "StorageClass"
@@ -223,10 +224,10 @@ class CloudReport(Message):
     - `ready`: the control plane, the system pool and a GPU pool are ready. Until then
       `reason` and `message` are those of the condition `ClusterReady`, and `waits_for`
       is an object that is not ready.
-    - `trouble`: the problems of the whole cluster, which no object in `states` has.
     - `states`: the pools, and all other objects that have a problem or that a ready
       cluster does not have yet.
     - `storage_class`: the storage class for caches.
+    - `events`: the events of the CloudCluster since the last report, the oldest first.
     - `cluster_gone`: the cloud reported that the control plane no longer exists.
     - `removed`: objects that are no longer wanted and still exist.
 
@@ -243,7 +244,6 @@ class CloudReport(Message):
     reason: Id = ""
     message: Text = ""
     waits_for: Text = ""
-    trouble: Text = ""
     states: Annotated[list[CloudObjectState], Field(max_length=STATES_MAX)] = Field(
         default_factory=list
     )
@@ -256,6 +256,7 @@ class CloudReport(Message):
     objects_ready: int = 0
     objects: int = 0
     leftovers: list[Text] = Field(default_factory=list)
+    events: list[EventRecord] = Field(default_factory=list)
     cluster_gone: bool | None = None
     removed: RemovedObjects | None = None
 

@@ -53,6 +53,7 @@ class CloudContext:
         )
 
     def record(self, kind: str, reason: str, message: str) -> None:
+        self.state.unreported += 1
         self.state.events = with_event(
             self.state.events, kind, reason, message, now=clock.timestamp(self.now())
         )
@@ -63,6 +64,7 @@ class CloudContext:
         Only a few events are kept per reason.
         """
         now = clock.timestamp(self.now())
+        self.state.unreported += 1
         self.state.events = with_event(
             self.state.events,
             "Warning",

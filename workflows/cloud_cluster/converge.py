@@ -147,8 +147,9 @@ class Converge:
         state.planned = sequence if messages == self.messages else 0
         state.plan_failure, state.plan_retry_at = NO_FAILURE, ""
         self._resume()
-        for problem in plan.warnings:
-            if state.plan is None or problem not in state.plan.warnings:
+        before = [*state.plan.refused, *state.plan.warnings] if state.plan else []
+        for problem in [*plan.refused, *plan.warnings]:
+            if problem not in before:
                 self._context.record(
                     "Warning",
                     problem.reason,

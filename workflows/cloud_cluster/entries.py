@@ -64,6 +64,8 @@ class Inventory:
         return False
 
     def _ready(self, entry: InventoryEntry, digest: str, facts: Facts) -> None:
+        if entry.trouble.type:
+            self._recovered(entry)
         if not entry.was_ready:
             self._context.record("Normal", "CloudObjectReady", entry.title)
             if entry.since:
@@ -99,11 +101,13 @@ class Inventory:
                 )
             self._note_trouble(entry)
         elif before is not None:
-            self._context.record(
-                "Normal", "CloudObjectRecovered", f"{entry.title}: it is healthy again"
-            )
+            self._recovered(entry)
         if health is None and not entry.trouble.type:
             entry.trouble_since = ""
+
+    def _recovered(self, entry: InventoryEntry) -> None:
+        text = f"{entry.title}: it has no problem any more"
+        self._context.record("Normal", "CloudObjectRecovered", text)
 
     def _note_trouble(self, entry: InventoryEntry) -> None:
         entry.trouble_since = entry.trouble_since or self._context.now().isoformat()
@@ -200,6 +204,7 @@ class Inventory:
             return
         if entry.trouble.type == NOT_OBSERVED:
             entry.trouble = NO_FAILURE
+            self._recovered(entry)
         if shown.phase in ("Ready", "Differs", "Creating"):
             entry.message = shown.message
             self._healthy(entry, shown.health)

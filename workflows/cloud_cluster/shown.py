@@ -88,7 +88,6 @@ def report_of(
         reason=reason,
         message="; ".join(filter(None, (message, draining))),
         waits_for=waiting,
-        trouble="; ".join(_general(state)) if state.deletion is None else message,
         states=readiness.states_of(state, running),
         cloud_cluster=plan.cloud_cluster if plan else "",
         account=state.account,
@@ -101,6 +100,7 @@ def report_of(
         leftovers=list(leftovers),
         cluster_gone=graph.is_cluster_gone(state) or None,
         removed=_removed(state) or None,
+        events=state.events[-state.unreported :] if state.unreported else [],
     )
 
 

@@ -143,6 +143,7 @@ class CloudState(_InventoryPart):
         reported: the digest of the last report.
         report_number: the number of the last report.
         report_again_at: when the report is sent again even if it did not change.
+        unreported: the number of events since the last report.
 
     """
 
@@ -176,6 +177,7 @@ class CloudState(_InventoryPart):
     report_number: int = 0
     report_again_at: str = ""
     events: list[EventRecord] = Field(default_factory=list)
+    unreported: int = 0
 
     @property
     def known(self) -> dict[str, Facts]:

@@ -132,12 +132,15 @@ class CloudClusterWorkflow:
             report = report.model_copy(
                 update={"phase": "Deleted", "usable": False, "ready": False}
             )
-        digest = report_digest(report.model_copy(update={"sequence": 0}).wire())
-        if digest == self.state.reported and not self.context.is_due(
-            self.state.report_again_at
+        same = report.model_copy(update={"sequence": 0, "events": []})
+        digest = report_digest(same.wire())
+        if (
+            digest == self.state.reported
+            and not report.events
+            and not self.context.is_due(self.state.report_again_at)
         ):
             return
-        self.state.reported = digest
+        self.state.reported, self.state.unreported = digest, 0
         self.state.report_again_at = self.context.later(_REPORT_AGAIN)
         self.context.requeue_at(self.context.now() + _REPORT_AGAIN)
         self.state.report_number = max(
@@ -155,6 +158,7 @@ class CloudClusterWorkflow:
                 f"objects are kept until signal `delete` is sent to this workflow"
             )
             self.context.record("Warning", "OwnerMissing", text)
+            self.state.unreported = 0
 
     def _publish(self) -> None:
         phase = shown.phase_of(self.state, self.calls.keys)
@@ -179,8 +183,8 @@ class CloudClusterWorkflow:
             return
         if self.state.order is None or message.sequence >= self.state.order.sequence:
             self._take(message)
-            # The sender of a new order may not have received the last report.
-            self.state.reported = ""
+            # The sender of a new order may not have received the last reports.
+            self.state.reported, self.state.unreported = "", len(self.state.events)
             self.context.requeue()
 
     def _take(self, message: CloudOrder) -> None:

@@ -144,3 +144,16 @@ def with_event(
     alike = [event for event in others if event.reason == reason]
     dropped = alike[: max(0, len(alike) + 1 - of_reason_max)]
     return [*(event for event in others if event not in dropped), new][-EVENTS_KEPT:]
+
+
+def with_events(
+    events: list[EventRecord], newer: list[EventRecord]
+) -> list[EventRecord]:
+    """Add newer events of another object, which counts their repeats itself."""
+    keys = {(event.type, event.reason, event.message) for event in newer}
+    others = [
+        event
+        for event in events
+        if (event.type, event.reason, event.message) not in keys
+    ]
+    return [*others, *newer][-EVENTS_KEPT:]

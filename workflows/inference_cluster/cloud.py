@@ -11,7 +11,6 @@ from api_types import labels
 from api_types.digests import report_digest
 from api_types.messages.clouds import (
     CloudDelete,
-    CloudObjectState,
     CloudOrder,
     CloudReport,
 )
@@ -27,16 +26,16 @@ from api_types.payloads.limits import shortened
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
 from workflows.entity.calls import activity_options
-from workflows.entity.conditions import FALSE
+from workflows.entity.conditions import FALSE, with_events
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
-from workflows.inference_cluster.cloud_pools import describe
 from workflows.inference_cluster.cloud_state import CloudLink
 from workflows.inference_cluster.spec import (
     class_names,
     connection_of,
     is_created,
     node_pools,
+    reporting_classes,
 )
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.state import ClusterState
@@ -73,7 +72,13 @@ class CloudOrders:
     # While the cluster is wanted
 
     async def follow(self) -> None:
-        """Send an order if the spec or the classes have changed."""
+        """Send an order if the spec or the classes have changed.
+
+        While the report of an existing class is on the way, send none: the CloudCluster
+        would refuse the class's pools, which looks like a problem.
+        """
+        if reporting_classes(self._state):
+            return
         wanted = [pool["name"] for pool in node_pools(self._state)]
         known = list(dict.fromkeys([*self._link.pools, *wanted]))
         self._link.pools = known[-_POOLS_KEPT:]
@@ -163,10 +168,7 @@ class CloudOrders:
         return self._link.number
 
     def reported(self, report: CloudReport) -> bool:
-        """Record a report and return whether it changes anything.
-
-        New problems are recorded as events.
-        """
+        """Record a report with its events, and return whether it changes anything."""
         link = self._link
         if report.uid != self._state.uid:
             self._report_of_another(report)
@@ -174,9 +176,13 @@ class CloudOrders:
         before = link.report
         if before is not None and report.sequence <= before.sequence:
             return False
-        link.report = report
-        if before is not None and report == before.model_copy(
-            update={"sequence": report.sequence}
+        link.events = with_events(link.events, report.events)
+        has_events = bool(report.events)
+        report = link.report = report.model_copy(update={"events": []})
+        if (
+            not has_events
+            and before is not None
+            and report == before.model_copy(update={"sequence": report.sequence})
         ):
             return False
         link.begun = link.begun or report.objects > 0
@@ -189,39 +195,9 @@ class CloudOrders:
             # A CloudCluster that lost its state does not know these objects before its
             # first plan.
             link.removed = report.removed or []
-            self._record_states(report.states)
             link.states = report.states
         link.trouble = report.message if report.message != report.waits_for else ""
-        if report.trouble and report.trouble != link.noted:
-            self._context.record_event(
-                "Warning", report.reason or "Provisioning", report.trouble
-            )
-        link.noted = report.trouble
         return True
-
-    def _record_states(self, states: list[CloudObjectState]) -> None:
-        """Record an event for each object whose problem began, changed or ended.
-
-        The cloud may word the same problem differently each time.
-        """
-        before = {(each.pool, each.key): each for each in self._link.states}
-        for each in states:
-            known = before.pop((each.pool, each.key), None)
-            problem = (known.reason, known.code) if known else ("", "")
-            if each.reason and problem != (each.reason, each.code):
-                self._context.record_event("Warning", each.reason, describe(each))
-            elif known and known.reason and each.ready:
-                self._recovered(each)
-        for known in before.values():
-            # The report names other objects than pools only while they have a problem.
-            if known.reason:
-                self._recovered(known)
-
-    def _recovered(self, each: CloudObjectState) -> None:
-        title = f"pool {each.pool}" if each.pool else each.key
-        self._context.record_event(
-            "Normal", "CloudObjectRecovered", f"{title} has no problem any more"
-        )
 
     def _report_of_another(self, report: CloudReport) -> None:
         """Record that an earlier cluster of this name still has cloud objects.

@@ -11,6 +11,7 @@ from api_types.messages.clouds import (
 )
 from api_types.messages.cluster_work import RemainingObject
 from api_types.payloads.packing import Compact
+from api_types.resources.status import EventRecord
 from workflows.entity.failures import NO_FAILURE, Failure
 
 
@@ -34,7 +35,7 @@ class CloudLink(BaseModel):
         gone: whether the cloud said during the deletion that the control plane no longer
             exists.
         trouble: the current problems, as in the last report.
-        noted: the problems of the whole cluster that were last recorded as an event.
+        events: the events of the CloudCluster.
         retry: whether a user requested an immediate retry of everything.
         emptied: whether the cluster no longer has to be emptied of objects that hold cloud
             resources.
@@ -66,7 +67,7 @@ class CloudLink(BaseModel):
     missing: bool = False
     gone: bool = False
     trouble: str = ""
-    noted: str = ""
+    events: Compact[list[EventRecord]] = Field(default_factory=list)
     retry: bool = False
     emptied: bool = False
     nothing_held: bool = False

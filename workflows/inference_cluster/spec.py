@@ -138,3 +138,8 @@ def class_names(state: ClusterState) -> list[str]:
 def missing_classes(state: ClusterState) -> list[str]:
     """Return the classes of the pools that have not reported yet."""
     return [name for name in class_names(state) if name not in state.classes]
+
+
+def reporting_classes(state: ClusterState) -> list[str]:
+    """Return the missing classes that exist, so that their report is on the way."""
+    return [name for name in missing_classes(state) if name in state.registered_classes]

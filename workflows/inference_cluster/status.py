@@ -299,6 +299,11 @@ def status_fields(name: str, state: ClusterState) -> dict[str, Any]:
         status["gpuPools"] = state.pools
     if missing := missing_features(state):
         status["missingFeatures"] = missing
+    if state.cloud.events:
+        events = [*state.events, *state.cloud.events]
+        status["events"] = [
+            event.wire() for event in sorted(events, key=lambda event: event.last)
+        ]
     if is_created(state) and state.cloud.states:
         status["cloudObjects"] = shown_objects(state)
     if state.observed and state.observed.nodes:

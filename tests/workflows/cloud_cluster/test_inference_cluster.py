@@ -66,6 +66,20 @@ async def test_a_cluster_is_created_connected_and_deleted_completely() -> None:
 
 
 @on_a_virtual_loop
+async def test_a_creation_without_problems_has_no_warning() -> None:
+    async with control_plane(AtCloud()) as (plane, _):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        seen = await plane.ready("InferenceCluster", NAME)
+        events = seen["status"]["events"]
+        assert [each for each in events if each["type"] != "Normal"] == []
+        titles = [
+            each["message"] for each in events if each["reason"] == "CloudObjectReady"
+        ]
+        assert "cluster (Cluster" in " ".join(titles)
+
+
+@on_a_virtual_loop
 async def test_an_annotation_lets_a_cluster_without_api_server_be_deleted() -> None:
     clusters = AtCloud()
     async with control_plane(clusters) as (plane, at_cloud):

@@ -18,13 +18,16 @@ from api_types.messages.clouds import (
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.delivery import EntityRef, Signal
 from api_types.messages.entities import RetryNow
-from tests.activities.clouds.builders import a_pool
+from api_types.resources.status import EventRecord
+from tests.activities.clouds.builders import L4, a_pool
 from tests.workflows.cloud_cluster.decided import ACCOUNT
 from workflows.entity.context import EntityContext
 from workflows.inference_cluster.cloud import CloudOrders
 from workflows.inference_cluster.cloud_state import CloudLink
+from workflows.inference_cluster.spec import class_names
 from workflows.inference_cluster.stack.calls import BackgroundCalls
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import ClusterState, KnownClass
+from workflows.inference_cluster.status import status_fields
 
 NOW = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 SPEC = {
@@ -65,6 +68,23 @@ def a_report(
     sequence: int, uid: str = "u", phase: ClusterPhase = "Ready", **more: Any
 ) -> CloudReport:
     return CloudReport(uid=uid, sequence=sequence, phase=phase, **more)
+
+
+async def test_an_order_waits_for_the_report_of_a_class_that_exists() -> None:
+    orders, context = of_cluster()
+    (name,) = class_names(context.state)
+    context.state.registered_classes = [name]
+    await orders.follow()
+    assert context.sent == []
+    context.state.classes[name] = KnownClass(generation=1, spec=L4)
+    await orders.follow()
+    assert [order.classes for order in context.sent] == [{name: L4}]
+
+
+async def test_a_class_that_does_not_exist_delays_no_order() -> None:
+    orders, context = of_cluster()
+    await orders.follow()
+    assert [order.classes for order in context.sent] == [{}]
 
 
 async def test_a_retry_reaches_a_lost_cloud_cluster_that_deletes() -> None:
@@ -151,34 +171,23 @@ async def test_an_order_names_the_objects_that_were_never_ready() -> None:
     assert (told.was_ready, told.never_ready) == (True, ["pool/gpu"])
 
 
-def test_each_object_has_an_event_when_its_problem_begins_changes_and_ends() -> None:
+def test_the_events_of_the_cloud_cluster_are_among_those_of_its_cluster() -> None:
     orders, context = of_cluster()
+    context.record_event("Normal", "Created", "")
 
-    def trouble(reason: str, code: str, message: str) -> CloudObjectState:
-        change = {"ready": False, "reason": reason, "code": code, "message": message}
-        return READY.model_copy(update=change)
+    def event(reason: str, minute: int, count: int = 1) -> EventRecord:
+        last = f"2026-01-05T11:{minute}:00Z"
+        return EventRecord(reason=reason, last=last, count=count)
 
-    binding = CloudObjectState(key="iam/binding", reason="PermissionDenied")
-    turns = [
-        [READY],
-        [trouble("CapacityUnavailable", "GCE_STOCKOUT", "none in a")],
-        [trouble("CapacityUnavailable", "GCE_STOCKOUT", "none in b")],
-        [trouble("QuotaExceeded", "GCE_QUOTA_EXCEEDED", "8 GPUs"), binding],
-        [READY, binding],
-        [READY],
+    assert orders.reported(a_report(1, events=[event("A", 10), event("B", 11)]))
+    assert orders.reported(a_report(2, events=[event("A", 12, count=2)]))
+    assert not orders.reported(a_report(3)), "nothing changed"
+    shown = status_fields("prod", context.state)["events"]
+    assert [(each["reason"], each["count"]) for each in shown] == [
+        ("B", 1),
+        ("A", 2),
+        ("Created", 1),
     ]
-    for number, states in enumerate(turns):
-        orders.reported(a_report(number, objects=9, states=states))
-    assert [(each.type, each.reason) for each in context.state.events] == [
-        ("Warning", "CapacityUnavailable"),
-        ("Warning", "QuotaExceeded"),
-        ("Warning", "PermissionDenied"),
-        ("Normal", "CloudObjectRecovered"),
-        ("Normal", "CloudObjectRecovered"),
-    ]
-    assert context.state.events[0].message == (
-        "pool gpu (NodePool gpu): CapacityUnavailable: none in a"
-    )
 
 
 async def test_an_order_lists_removed_objects_until_they_are_reported_gone() -> None:

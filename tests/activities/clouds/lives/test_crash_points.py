@@ -30,8 +30,8 @@ NOT_CREATED = {"GKE": {"nodes"}, "EKS": {"access", "nodes"}}
 
 @dataclass
 class Whole:
-    """The results of one life: objects when all was Ready, created objects, and objects
-    at the end.
+    """The results of one life: objects and warnings when all was Ready, created objects,
+    and objects at the end.
     """
 
     keys: set[str]
@@ -41,6 +41,7 @@ class Whole:
     remains: list[str]
     deaths: Deaths
     defects: list[str]
+    warnings: list[str]
 
 
 def kind_of(name: str) -> str:
@@ -60,6 +61,8 @@ async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:
             life.order(*pools)
             assert await life.until_ready(), life.progress["message"]
             keys = set(life.temporal.instance.state.inventory)
+            events = life.temporal.instance.state.events
+            warnings = [each.message for each in events if each.type == "Warning"]
             made = Counter(map(kind_of, fake.remains()))
             in_cluster = sorted(life.cluster.applied), sorted(life.cluster.releases)
             life.delete()
@@ -73,6 +76,7 @@ async def lived(fake: Fake, pools: list[Json], deaths: Deaths) -> Whole:
                 fake.remains(),
                 deaths,
                 [*life.temporal.defects, *fake.defects()],
+                warnings,
             )
         finally:
             await life.stop()
@@ -158,7 +162,7 @@ def test_every_object_has_crash_points(
 ) -> None:
     case = cases(source)
     whole = case.undisturbed
-    assert (whole.remains, whole.defects) == ([], [])
+    assert (whole.remains, whole.defects, whole.warnings) == ([], [], [])
     created = {
         key
         for moment, doing, key in whole.deaths.passed
