@@ -1,10 +1,14 @@
-"""The testbed without the product's client: `python -m testbed install|up|down|status`."""
+"""The testbed without the product's client: `python -m testbed COMMAND`.
+
+The commands are install, up, down, status and trouble.
+"""
 
 import argparse
 import os
 import sys
 from pathlib import Path
 
+from testbed import cloud_troubles
 from testbed.cluster.kube import KubeError
 from testbed.fleet.fleet_file import FleetFile, FleetFileError
 from testbed.fleet.home import HomeBusy
@@ -79,7 +83,11 @@ def main(arguments: list[str] | None = None) -> int:
         "--wipe", action="store_true", help="also delete data, keys and logs"
     )
     status = commands.add_parser("status", help="show the running processes")
-    for command in (up, down, status):
+    troubles = commands.add_parser(
+        "trouble", help="list, begin or end a trouble of the fake clouds"
+    )
+    cloud_troubles.add_arguments(troubles)
+    for command in (up, down, status, troubles):
         command.add_argument(
             "--home",
             type=Path,
@@ -124,6 +132,13 @@ def _run(options: argparse.Namespace) -> int:
         )
     elif options.command == "down":
         testbed.down(wipe=options.wipe)
+    elif options.command == "trouble":
+        running = testbed.running()
+        if running is None or running.clouds is None:
+            print(f"no fake clouds run in {options.home}")
+            return FAILED
+        for line in cloud_troubles.trouble(running.clouds.control_url, options):
+            print(line)
     else:
         running = testbed.running()
         for name, pid in testbed.processes().items():

@@ -12,7 +12,7 @@ GKE, EKS = "GKE", "EKS"
 CLOUDS = (GKE, EKS)
 PARTS = ("google-grpc", "google-http", "aws", "control")
 """The parts of the process that listen on their own port."""
-REMAINS, CALLS, CHARTS = "/remains", "/calls", "/charts/"
+REMAINS, CALLS, CHARTS, TROUBLES = "/remains", "/calls", "/charts/", "/troubles"
 
 _REVIEWS = {GKE: ("google-http", "/tokenreview"), EKS: ("aws", "/_fake/token-review")}
 

@@ -3,8 +3,8 @@
 When a cluster becomes ready at a fake cloud, it gets the API server of a spare cluster
 of this testbed, which accepts the tokens of that cloud. The spare stays assigned until
 the cluster is deleted. If no spare is free, the cluster gets an address at which
-nothing listens. A control address lists the objects of both clouds, and serves Helm
-charts that install nothing.
+nothing listens. A control address lists the objects of both clouds, begins and ends
+their troubles, and serves Helm charts that install nothing.
 """
 
 import base64
@@ -24,11 +24,21 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from fakes.aws import lasting as aws_troubles
 from fakes.aws.fake import FakeAws
 from fakes.callers import is_program
+from fakes.gcp import troubles as google_troubles
 from fakes.gcp.fake import FakeGoogle
 from fakes.gcp.services.world import NO_ENDPOINT, GcpEndpoint
-from testbed.cloud_addresses import CALLS, CHARTS, EKS, GKE, REMAINS, credential_file
+from testbed.cloud_addresses import (
+    CALLS,
+    CHARTS,
+    EKS,
+    GKE,
+    REMAINS,
+    TROUBLES,
+    credential_file,
+)
 from testbed.cluster.kube import Kube
 from testbed.cluster.pki import Authority
 from testbed.documents import read_json, write_text
@@ -43,7 +53,7 @@ _READS = (
     "token",
     "search",
 )
-_AWS_REGION = "us-east-2"
+_AWS_REGIONS = ("us-east-2", "us-east-1", "us-west-2")
 _STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 # Objects of an earlier cluster on the same spare. A real cloud would have deleted them
 # with that cluster.
@@ -97,6 +107,8 @@ class FakeClouds:
     def __init__(self, google: Any, aws: FakeAws) -> None:
         self._google = google
         self._aws = aws
+        self._lock = threading.Lock()
+        self._ends: dict[tuple[str, str], Callable[[], None]] = {}
 
     def remains(self) -> dict[str, Any]:
         """Return the objects that were created and not deleted, by cloud."""
@@ -106,7 +118,7 @@ class FakeClouds:
                 "objects": self._google.remains(),
             },
             EKS: {
-                "place": f"account {self._aws.account.number} in {self._aws.region}",
+                "place": f"account {self._aws.account.number}",
                 "objects": self._aws.remains(),
             },
         }
@@ -124,6 +136,34 @@ class FakeClouds:
                 target = each.answer_id or _first(each.parameters)
                 aws.append(f"{each.service}.{each.operation} {target}".rstrip())
         return {GKE: google, EKS: aws}
+
+    def troubles(self) -> dict[str, dict[str, bool]]:
+        """Return the troubles of each cloud, and whether each of them lasts now."""
+        return {
+            cloud: {name: (cloud, name) in self._ends for name in names}
+            for cloud, names in _TROUBLES.items()
+        }
+
+    def set_trouble(self, cloud: str, name: str, *, lasts: bool) -> None:
+        """Begin or end a trouble. Raise KeyError if a cloud has no such trouble."""
+        known, key = name in _TROUBLES[cloud], (cloud, name)
+        if not known:
+            raise KeyError(name)
+        with self._lock:
+            if lasts and key not in self._ends:
+                self._ends[key] = (
+                    google_troubles.begin(name, self._google)
+                    if cloud == GKE
+                    else aws_troubles.begin(name, self._aws)
+                )
+            elif not lasts and key in self._ends:
+                self._ends.pop(key)()
+
+
+_TROUBLES: Mapping[str, tuple[str, ...]] = {
+    GKE: (*google_troubles.TROUBLES, *google_troubles.LASTING),
+    EKS: tuple(aws_troubles.LASTING),
+}
 
 
 def _changes(operation: str) -> bool:
@@ -191,11 +231,14 @@ def controlled(clouds: FakeClouds, port: int) -> Iterator[None]:
             pass
 
         def do_GET(self) -> None:
-            body = (
-                self._body()
-                if is_program(self.headers.get("Host", ""), self.headers.get("Origin"))
-                else None
-            )
+            self._answer(self._body)
+
+        def do_POST(self) -> None:
+            self._answer(self._changed)
+
+        def _answer(self, body_of: Callable[[], bytes | None]) -> None:
+            host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
+            body = body_of() if is_program(host, origin) else None
             self.send_response(HTTPStatus.NOT_FOUND if body is None else HTTPStatus.OK)
             self.send_header("Content-Length", str(len(body or b"")))
             self.end_headers()
@@ -204,10 +247,27 @@ def controlled(clouds: FakeClouds, port: int) -> Iterator[None]:
         def _body(self) -> bytes | None:
             if self.path.startswith(CHARTS):
                 return chart_answer(self.path)
-            answers = {REMAINS: clouds.remains, CALLS: clouds.calls}
+            answers: dict[str, Callable[[], Any]] = {
+                REMAINS: clouds.remains,
+                CALLS: clouds.calls,
+                TROUBLES: clouds.troubles,
+            }
             if self.path not in answers:
                 return None
             return json.dumps(answers[self.path]()).encode()
+
+        def _changed(self) -> bytes | None:
+            """Begin or end a trouble. Return all troubles, or None for an unknown one."""
+            if self.path != TROUBLES:
+                return None
+            length = int(self.headers.get("Content-Length") or 0)
+            try:
+                wanted = json.loads(self.rfile.read(length))
+                cloud, name = wanted["cloud"], wanted["name"]
+                clouds.set_trouble(cloud, name, lasts=wanted["lasts"])
+            except (KeyError, TypeError, ValueError):
+                return None
+            return json.dumps(clouds.troubles()).encode()
 
     server = ThreadingHTTPServer(("127.0.0.1", port), ControlHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -244,12 +304,13 @@ def serve(config: Mapping[str, Any], ended: threading.Event) -> None:
         credential=kept.read_text() if kept.is_file() else "",
     )
     aws = FakeAws(
-        _AWS_REGION,
+        _AWS_REGIONS[0],
+        more_regions=_AWS_REGIONS[1:],
         port=ports["aws"],
         role="provisioner",
         only_reviews=True,
         on_cluster_ready=lambda cluster: spares.take(
-            EKS, cluster, lambda name: name in aws.cloud.eks.clusters
+            EKS, cluster, lambda name: name in aws.clusters()
         ),
     )
     with google:

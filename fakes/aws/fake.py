@@ -4,6 +4,7 @@ import importlib
 import itertools
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +29,10 @@ class MotoMissing(ImportError):
 
 
 class FakeAws:
-    """One AWS account in one region, served on a free port while the `with` block runs.
+    """One AWS account, served on a free port while the `with` block runs.
+
+    The account has its objects in one region, and in `more_regions`. Except for
+    `remains`, `troubles` and the API, the methods concern the first region.
 
     Several can be open in one process; each has its own account number. `create_reads`,
     `delete_reads` and `update_reads` are the reads that show an object as being
@@ -56,6 +60,7 @@ class FakeAws:
         on_cluster_ready: Callable[[str], tuple[str, str] | None] | None = None,
         role: str | None = None,
         only_reviews: bool = False,
+        more_regions: Sequence[str] = (),
     ) -> None:
         self.region, self.url = region, ""
         self.account = Account(f"{next(_NUMBERS)}", region)
@@ -76,6 +81,7 @@ class FakeAws:
             on_cluster_ready,
         )
         self._only_reviews = only_reviews
+        self._more_regions = tuple(more_regions)
         self._front: AwsFront | None = None
         self._server: Any = None
         self._thread: threading.Thread | None = None
@@ -85,17 +91,10 @@ class FakeAws:
 
     def __enter__(self) -> Self:
         """Serve. Raise MotoMissing if moto is not installed."""
-        front, cloud = _module("front"), _module("cloud")
-        made = cloud.AwsCloud(
-            self.account,
-            cloud.Delays(**self._delays),
-            AwsFaultScript(self._faults),
-            self._zones,
-            on_ready=self._on_ready,
-        )
-        made.check_policies()
-        self._front = front.AwsFront(made, control=self.control)
-        self._began = _module("services.remains").everything(made)
+        front = _module("front")
+        made = self._regions(AwsFaultScript(self._faults))
+        self._front = front.AwsFront(made.pop(self.region), made, control=self.control)
+        self._began = self._everything()
         self._server = _module("server").make(HOST, self._port, self._front)
         self.url = f"http://{HOST}:{self._server.server_port}"
         self._thread = threading.Thread(
@@ -142,6 +141,11 @@ class FakeAws:
     def cloud(self) -> "AwsCloud":
         """The state of the account, for changes that no call can make."""
         return self.front.cloud
+
+    @property
+    def clouds(self) -> list["AwsCloud"]:
+        """The states of all regions, the first region first."""
+        return [self.cloud, *self.front.others.values()]
 
     def client(
         self, service: str, credential: AccessKey | None = None, **config: Any
@@ -203,9 +207,12 @@ class FakeAws:
         They are sorted. An object that is being deleted still exists.
         """
         with self.front.lock:
-            return sorted(
-                _module("services.remains").everything(self.cloud) - self._began
-            )
+            return sorted(self._everything() - self._began)
+
+    def clusters(self) -> set[str]:
+        """Return the names of the clusters in all regions."""
+        with self.front.lock:
+            return {name for each in self.clouds for name in each.eks.clusters}
 
     def reset(self) -> None:
         """Return to the start: no objects, no calls, no faults.
@@ -213,20 +220,32 @@ class FakeAws:
         Credentials stay, and none is revoked.
         """
         with self.front.lock:
-            cloud = _module("cloud")
             self.cloud.empty()
             self.account.revoked.clear()
-            made = cloud.AwsCloud(
-                self.account,
+            made = self._regions(AwsFaultScript())
+            self.front.cloud, self.front.others = made.pop(self.region), made
+            self.front.reset()
+            self._began = self._everything()
+
+    def _regions(self, script: AwsFaultScript) -> dict[str, "AwsCloud"]:
+        """Return a new state of each region, the first one first."""
+        cloud = _module("cloud")
+        made = {}
+        for region in (self.region, *self._more_regions):
+            made[region] = cloud.AwsCloud(
+                replace(self.account, region=region)
+                if region != self.region
+                else self.account,
                 cloud.Delays(**self._delays),
-                AwsFaultScript(),
+                script,
                 self._zones,
                 on_ready=self._on_ready,
             )
-            made.check_policies()
-            self.front.cloud = made
-            self.front.reset()
-            self._began = _module("services.remains").everything(made)
+            made[region].check_policies()
+        return made
+
+    def _everything(self) -> set[str]:
+        return set().union(*map(_module("services.remains").everything, self.clouds))
 
     def plant_role(
         self,
@@ -356,7 +375,7 @@ class FakeAws:
                 return self.remains()
             case command if command == _REVIEW:
                 with self.front.lock:
-                    return _module("eks.token_review").answer(self.cloud, given)
+                    return _module("eks.token_review").answer(self.clouds, given)
             case "fault":
                 self.fault(*(AwsFault.parse(each) for each in given["faults"]))
             case "leave":

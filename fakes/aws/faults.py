@@ -196,6 +196,10 @@ class AwsFaultScript:
         """Append faults."""
         self._left += [_Left(fault, fault.skip, fault.times) for fault in faults]
 
+    def drop(self, *faults: AwsFault) -> None:
+        """Forget these faults."""
+        self._left = [each for each in self._left if each.fault not in faults]
+
     def left(self) -> list[AwsFault]:
         """Return the faults that are not used up."""
         return [each.fault for each in self._left]

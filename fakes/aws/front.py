@@ -91,6 +91,7 @@ _MOTO_SERVICES = (
     "elbv2",
     "resourcegroupstaggingapi",
 )
+_GLOBAL = ("iam", "sts")
 _TOKENS = ("ClientToken", "clientRequestToken")
 _UNKNOWN_KEY = {
     "ec2": "AuthFailure",
@@ -121,6 +122,10 @@ class AwsFront:
     """
 
     cloud: AwsCloud
+    others: Mapping[str, AwsCloud] = field(default_factory=dict)
+    """The other regions of the account, by name. A call is for the region of its
+    signature.
+    """
     ledger: AwsLedger = field(default_factory=AwsLedger)
     control: Callable[[str, Mapping[str, Any]], Any] | None = None
     """The handler of the fake's own paths, for a fake in another process."""
@@ -201,11 +206,20 @@ class AwsFront:
                 str(error).encode(),
             ), 0.0
         with self.lock:
-            slow = self.cloud.take(FaultKind.SLOW, request)
-            return self._recorded(request, signed), slow.seconds if slow else 0.0
+            cloud = self._cloud_of(request, signed)
+            slow = cloud.take(FaultKind.SLOW, request)
+            return self._recorded(cloud, request, signed), slow.seconds if slow else 0.0
+
+    def _cloud_of(
+        self, request: AwsRequest, signed: AwsAuthorization | None
+    ) -> AwsCloud:
+        """Return the region of a call. The services of the whole account are in the first."""
+        if signed is None or request.service in _GLOBAL:
+            return self.cloud
+        return self.others.get(signed.scope.region, self.cloud)
 
     def _recorded(
-        self, request: AwsRequest, signed: AwsAuthorization | None
+        self, cloud: AwsCloud, request: AwsRequest, signed: AwsAuthorization | None
     ) -> AwsResponse:
         """Answer a call, and enter it in the ledger.
 
@@ -214,18 +228,18 @@ class AwsFront:
         replayed, lost = False, False
         try:
             if signed is not None:
-                self._authenticate(request, signed)
-                policies.check(self.cloud, request)
-            self._refuse(request)
+                self._authenticate(cloud, request, signed)
+                policies.check(cloud, request)
+            self._refuse(cloud, request)
             replay = self._replay(request)
             if replay is not None:
                 answer, replayed = replay, True
             else:
-                answer = self._effect(request)
+                answer = self._effect(cloud, request)
                 self._remember(request, answer)
-            if not answer.error and self.cloud.take(FaultKind.LOSE_ANSWER, request):
+            if not answer.error and cloud.take(FaultKind.LOSE_ANSWER, request):
                 lost = True
-            elif not answer.error and self.cloud.take(FaultKind.LATE_ERROR, request):
+            elif not answer.error and cloud.take(FaultKind.LATE_ERROR, request):
                 answer = replace(
                     refused(
                         request,
@@ -254,19 +268,18 @@ class AwsFront:
             raise Cut
         return answer
 
-    def _authenticate(self, request: AwsRequest, signed: AwsAuthorization) -> None:
+    def _authenticate(
+        self, cloud: AwsCloud, request: AwsRequest, signed: AwsAuthorization
+    ) -> None:
         code = _UNKNOWN_KEY.get(request.service, "UnrecognizedClientException")
         # EC2 uses this code with another status for addresses of others.
         status = 401 if code == "AuthFailure" else 0
         text = "The security token included in the request is invalid"
         unknown = Refusal(code, text, status=status)
-        credential = self.cloud.account.known(signed.scope.access_key)
-        if (
-            credential is None
-            or self.cloud.take(FaultKind.CREDENTIAL, request) is not None
-        ):
+        credential = cloud.account.known(signed.scope.access_key)
+        if credential is None or cloud.take(FaultKind.CREDENTIAL, request) is not None:
             raise unknown
-        if self.cloud.take(FaultKind.CLOCK, request):
+        if cloud.take(FaultKind.CLOCK, request):
             self._check_time(request, self._now() + timedelta(hours=1))
         raw = request.raw
         if raw.headers.get("x-amz-security-token") != credential.session_token:
@@ -318,17 +331,17 @@ class AwsFront:
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.cloud.account.now(), UTC)
 
-    def _refuse(self, request: AwsRequest) -> None:
+    def _refuse(self, cloud: AwsCloud, request: AwsRequest) -> None:
         """Refuse a call if a fault says so."""
-        if self.cloud.take(FaultKind.THROTTLE, request):
+        if cloud.take(FaultKind.THROTTLE, request):
             raise Refusal(throttled_code(request.service), "Rate exceeded")
-        if self.cloud.take(FaultKind.OUTAGE, request):
+        if cloud.take(FaultKind.OUTAGE, request):
             raise Refusal(unavailable_code(request.service), _UNAVAILABLE, status=503)
-        if self.cloud.take(FaultKind.FORBID, request):
+        if cloud.take(FaultKind.FORBID, request):
             raise _forbidden(request)
-        if fault := self.cloud.take(FaultKind.REFUSE, request):
+        if fault := cloud.take(FaultKind.REFUSE, request):
             raise Refusal(fault.code, fault.message or "refused", status=fault.status)
-        if fault := self.cloud.take(FaultKind.HOLD, request):
+        if fault := cloud.take(FaultKind.HOLD, request):
             raise Refusal(
                 fault.code or held_code(request.service),
                 fault.message or "another object depends on it",
@@ -357,30 +370,30 @@ class AwsFront:
         if key is not None and not answer.error:
             self._tokens[key] = (digest, answer)
 
-    def _effect(self, request: AwsRequest) -> AwsResponse:
-        people.interfere(self.cloud, request)
-        return paged(self.cloud, request, self._done)
+    def _effect(self, cloud: AwsCloud, request: AwsRequest) -> AwsResponse:
+        people.interfere(cloud, request)
+        return paged(cloud, request, lambda each: self._done(cloud, each))
 
-    def _done(self, request: AwsRequest) -> AwsResponse:
+    def _done(self, cloud: AwsCloud, request: AwsRequest) -> AwsResponse:
         if request.service == "eks":
-            self._namesake(request)
-            leaks.leak(self.cloud, request)
-        with without_hidden(self.cloud, request):
+            self._namesake(cloud, request)
+            leaks.leak(cloud, request)
+        with without_hidden(cloud, request):
             own = _OWN.get(request.operation)
             if own is not None:
-                return answered(request, own(self.cloud, request))
+                return answered(request, own(cloud, request))
             if request.service not in _MOTO_SERVICES:
                 raise Refusal(
                     "UnknownOperationException", f"the fake has no {request.operation}"
                 )
             if request.operation in _BEFORE:
-                _BEFORE[request.operation](self.cloud, request)
-            answer = self.cloud.forward(request)
+                _BEFORE[request.operation](cloud, request)
+            answer = cloud.forward(request)
             if not answer.error and request.operation in _AFTER:
-                _AFTER[request.operation](self.cloud, request, answer)
+                _AFTER[request.operation](cloud, request, answer)
                 if request.operation == "CreateNatGateway":
                     answer = self._nat_pending(answer)
-        hide_or_doom(self.cloud, request, made_by(request, answer))
+        hide_or_doom(cloud, request, made_by(request, answer))
         return answer
 
     def _nat_pending(self, answer: AwsResponse) -> AwsResponse:
@@ -390,15 +403,15 @@ class AwsFront:
         )
         return replace(answer, body=body)
 
-    def _namesake(self, request: AwsRequest) -> None:
+    def _namesake(self, cloud: AwsCloud, request: AwsRequest) -> None:
         """Create the object for another owner first, if a fault says so."""
-        if "tags" not in request.parameters or not self.cloud.take(
+        if "tags" not in request.parameters or not cloud.take(
             FaultKind.FOREIGN, request
         ):
             return
         tags = {**request.parameters["tags"], OWNER_TAG: FOREIGN_OWNER}
         _OWN[request.operation](
-            self.cloud,
+            cloud,
             replace(request, parameters={**request.parameters, "tags": tags}),
         )
 

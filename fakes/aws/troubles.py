@@ -1,4 +1,4 @@
-"""Troubles of a real account, each as a script of faults.
+"""Troubles of a real account for random lives, each as a script of faults.
 
 `fakes.aws.faults` draws short faults. A trouble lasts longer, or comes from people and
 other services. Each ends by itself, except objects of others, which
@@ -13,7 +13,12 @@ from fakes.aws.services.people import KINDS
 
 Zones = Sequence[str]
 Trouble = Callable[[random.Random, Zones], list[AwsFault]]
-_INVISIBLE_AT = ("CreateVpc", "CreateSubnet", "CreateSecurityGroup", "CreateRole")
+NODES_DO_NOT_JOIN = (
+    "NodeCreationFailure",
+    "Instances failed to join the kubernetes cluster",
+)
+"""Code and message."""
+INVISIBLE_AT = ("CreateVpc", "CreateSubnet", "CreateSecurityGroup", "CreateRole")
 _STRIPPED_AT = ("CreateCluster", "CreateNodegroup", "DeleteCluster")
 
 
@@ -52,7 +57,7 @@ def _forbidden(draw: random.Random, _zones: Zones) -> list[AwsFault]:
 def _inconsistent(draw: random.Random, _zones: Zones) -> list[AwsFault]:
     return [
         AwsFault(
-            FaultKind.INVISIBLE, draw.choice(_INVISIBLE_AT), times=draw.randint(8, 25)
+            FaultKind.INVISIBLE, draw.choice(INVISIBLE_AT), times=draw.randint(8, 25)
         )
     ]
 
@@ -78,8 +83,7 @@ def _clock(draw: random.Random, _zones: Zones) -> list[AwsFault]:
 
 
 def _nodes_do_not_join(draw: random.Random, _zones: Zones) -> list[AwsFault]:
-    text = "Instances failed to join the kubernetes cluster"
-    code, times = "NodeCreationFailure", draw.randint(1, 3)
+    (code, text), times = NODES_DO_NOT_JOIN, draw.randint(1, 3)
     return [
         AwsFault(
             FaultKind.FAIL, "CreateNodegroup", code=code, message=text, times=times

@@ -23,7 +23,8 @@ End = Callable[[], None]
 Trouble = Callable[[FakeProject], End]
 
 _FOR_EVER = 1_000_000
-_REGION = "europe-west4"
+# The first zone of each region.
+_FIRST_ZONES = tuple(zones[0] for zones in REGIONS.values())
 
 
 def begin(name: str, google: FakeProject) -> End:
@@ -50,12 +51,13 @@ def _while(*faults: GcpFault) -> Trouble:
 
 
 def _no_machines(google: FakeProject) -> End:
-    """All zones of the region run out of machines with GPUs."""
+    """All zones run out of machines with GPUs."""
     return _without_stock(
         google,
         [
             (zone, name)
-            for zone in REGIONS[_REGION]
+            for zones in REGIONS.values()
+            for zone in zones
             for name, machine in MACHINES.items()
             if machine.gpu
         ],
@@ -63,15 +65,16 @@ def _no_machines(google: FakeProject) -> End:
 
 
 def _zone_out(google: FakeProject) -> End:
-    """One zone has no machines, and the pools in it lose theirs."""
-    zone = REGIONS[_REGION][0]
-    end = _without_stock(google, [(zone, name) for name in MACHINES])
+    """One zone of each region has no machines, and the pools in it lose theirs."""
+    places = [(zone, name) for zone in _FIRST_ZONES for name in MACHINES]
+    end = _without_stock(google, places)
     status = container_v1.NodePool.Status
     world = google.dispatcher.world
     for name, pool in world.objects.items():
-        if isinstance(pool, container_v1.NodePool) and zone in pool.locations:
-            if pool.status != status.RUNNING:
-                continue
+        if not isinstance(pool, container_v1.NodePool):
+            continue
+        zone = next((each for each in _FIRST_ZONES if each in pool.locations), "")
+        if zone and pool.status == status.RUNNING:
             node_pools.break_down(pool, "GCE_STOCKOUT", f"Zone {zone} is unavailable.")
             pool.status = status.RUNNING_WITH_ERROR
             world.waiting_for_stock.add(name)
@@ -144,9 +147,9 @@ def _small_pages(google: FakeProject) -> End:
 
 
 def _zone_unreachable(google: FakeProject) -> End:
-    """The objects of one zone are missing in lists over all zones."""
+    """The objects of one zone of each region are missing in lists over all zones."""
     unreachable = google.dispatcher.world.unreachable
-    unreachable.add(REGIONS[_REGION][0])
+    unreachable.update(_FIRST_ZONES)
     return unreachable.clear
 
 

@@ -11,17 +11,20 @@ from typing import Any, ClassVar, Self
 
 import httpx
 import pytest
+from botocore.exceptions import ClientError
 
 from activities.probes import free_port
 from fakes.aws.fake import FakeAws
 from fakes.gcp.fake import FakeGoogle
 from testbed import cloud_process
+from testbed.__main__ import FAILED, main
 from testbed.cloud_addresses import EKS, GKE
-from testbed.cloud_process import Spare, Spares, chart_answer
+from testbed.cloud_process import FakeClouds, Spare, Spares, chart_answer
 from testbed.cluster.pki import Authority
 from testbed.documents import load_all
 from testbed.fleet.fleet_file import FleetFile, FleetFileError
 from testbed.manifests import write_manifests
+from testbed.testbed import Testbed
 
 pytestmark = pytest.mark.slow
 
@@ -144,6 +147,46 @@ def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> 
             ]
             == "us-east-2"
         )
+
+
+def test_the_command_begins_and_ends_troubles_of_both_fakes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    running = SimpleNamespace(clouds=SimpleNamespace(control_url=url))
+    monkeypatch.setattr(Testbed, "running", lambda _: running)
+
+    def said(*words: str) -> tuple[int, list[str]]:
+        ended = main(["trouble", *words])
+        return ended, capsys.readouterr().out.splitlines()
+
+    def lists(aws: FakeAws) -> str:
+        try:
+            aws.client("eks").list_clusters()
+        except ClientError as error:
+            return str(error.response["Error"]["Code"])
+        return "done"
+
+    with (
+        FakeGoogle() as google,
+        FakeAws() as aws,
+        cloud_process.controlled(FakeClouds(google, aws), port),
+    ):
+        _, lines = said()
+        assert ("GKE  a zone out" in lines, "EKS  one zone out" in lines) == (True,) * 2
+        assert said("begin", EKS, "outage") == (0, ["EKS  outage  lasts"])
+        assert said("begin", EKS, "outage") == (0, ["EKS  outage  lasts"])
+        assert said("begin", GKE, "no", "machines") == (0, ["GKE  no machines  lasts"])
+        assert lists(aws) == "ServiceUnavailableException"
+        assert "EKS  outage  lasts" in said("list", EKS)[1]
+        assert said("end", EKS, "outage") == (0, ["EKS  outage"])
+        assert lists(aws) == "done"
+        assert said("begin", EKS, "rain")[0] == FAILED
+        wanted = {"cloud": EKS, "name": "outage", "lasts": True}
+        for headers in OF_A_PAGE:
+            httpx.post(f"{url}/troubles", json=wanted, headers=headers, timeout=60)
+        assert lists(aws) == "done", "a page of a browser begins no trouble"
 
 
 def test_of_the_own_paths_of_aws_the_local_fleet_has_that_for_tokens_alone() -> None:

@@ -1,6 +1,6 @@
 """Token reviews for an API server, as the authenticator of EKS answers them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fakes.aws.cloud import AwsCloud
@@ -10,14 +10,14 @@ from fakes.aws.signatures import TokenRefused, verify_token
 _MASTERS = "system:masters"
 
 
-def answer(cloud: AwsCloud, review: Mapping[str, Any]) -> dict[str, Any]:
+def answer(clouds: Sequence[AwsCloud], review: Mapping[str, Any]) -> dict[str, Any]:
     """Answer a TokenReview (authentication.k8s.io).
 
     A principal with an access entry logs in; the administrators' policy makes it an
     administrator. An API server does not say which cluster it belongs to, so a token
     for any cluster of the account is accepted.
     """
-    user = _user(cloud, str(review.get("spec", {}).get("token", "")))
+    user = _user(clouds, str(review.get("spec", {}).get("token", "")))
     status = {"authenticated": True, "user": user} if user else {"authenticated": False}
     return {
         "apiVersion": review.get("apiVersion"),
@@ -26,12 +26,11 @@ def answer(cloud: AwsCloud, review: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _user(cloud: AwsCloud, token: str) -> dict[str, Any]:
-    for cluster in cloud.eks.clusters.values():
+def _user(clouds: Sequence[AwsCloud], token: str) -> dict[str, Any]:
+    known = clouds[0].account.known
+    for cluster in (each for cloud in clouds for each in cloud.eks.clusters.values()):
         try:
-            principal = role_of(
-                verify_token(token, cluster.name, cloud.account.known).principal
-            )
+            principal = role_of(verify_token(token, cluster.name, known).principal)
         except TokenRefused:
             continue
         if principal in cluster.entries:

@@ -26,8 +26,8 @@ from tests.environment.waiting import TIMEOUT_SECONDS
 
 ROOT = Path(__file__).parents[3]
 NOTHING = (
-    "Google Cloud, project fake-project: no objects\nAWS, account 100000000001 in "
-    "us-east-2: no objects\n"
+    "Google Cloud, project fake-project: no objects\n"
+    "AWS, account 100000000001: no objects\n"
 )
 
 

@@ -161,7 +161,11 @@ def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:
         objects_ready=len(plan.objects),
         objects=len(plan.objects),
         leftovers=["disk d"],
+        events=cluster.state.events,
     )
+    cluster.state.unreported = 1
+    (last,) = shown.report_of(cluster.state, UID, []).events
+    assert last == cluster.state.events[-1]
 
 
 ORDER = CloudOrder(uid=UID, sequence=1, generation=1, manifest={})
