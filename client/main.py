@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 from client.failures import ExitCode, exit_code_of, report
 from client.output.terminal import escaping
 from client.parsing.help_texts import with_examples
+from client.parsing.usage_errors import UsageProblem, usage_report
 from fleet_client.errors import CommandFailed, Refused
 from fleet_client.temporal.shutdown import exit_process
 
@@ -40,151 +41,174 @@ class Command(NamedTuple):
     needs_temporal: str = ""
 
 
+GROUPS = {
+    "Objects": {
+        "apply": Command(
+            "change.apply", "apply", "Create or change objects from manifests."
+        ),
+        "get": Command("inspect.get", "get", "List objects, or show some of them."),
+        "describe": Command("inspect.describe", "describe", "Show objects in detail."),
+        "delete": Command("change.delete", "delete", "Delete objects in order."),
+        "edit": Command("change.edit", "edit", "Change objects in an editor."),
+        "set": Command(
+            "change.set_image", "set_fields", "Set single fields of objects."
+        ),
+        "patch": Command(
+            "change.patch", "patch", "Change fields of objects with a merge patch."
+        ),
+        "label": Command("change.metadata", "label", "Set and remove labels."),
+        "annotate": Command(
+            "change.metadata", "annotate", "Set and remove annotations."
+        ),
+        "diff": Command(
+            "preview.diff", "diff", "Show what applying manifests would change."
+        ),
+        "wait": Command(
+            "inspect.wait",
+            "wait",
+            "Wait until objects have a condition or a value, exist, or are gone.",
+        ),
+        "events": Command(
+            "inspect.events",
+            "show_events",
+            "Show the events of objects, the latest last.",
+        ),
+        "undelete": Command(
+            "change.undelete",
+            "undelete",
+            "Cancel a deletion that waits for users of the object.",
+        ),
+        "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
+    },
+    "The fleet": {
+        "status": Command(
+            "inspect.status", "status", "Show the state of the fleet on one screen."
+        ),
+        "top": Command(
+            "inspect.top",
+            "top",
+            "Show the used, held, free and wasted capacity of the fleet.",
+        ),
+        "explain": Command(
+            "inspect.explain",
+            "explain",
+            "Describe the fields of a kind, or why each replica is where it is.",
+        ),
+        "plan": Command(
+            "preview.plan",
+            "plan",
+            "Show where replicas would be placed, without changing anything.",
+        ),
+        "policy": Command(
+            "change.policy", "policy", "Show or replace the fleet's placement policy."
+        ),
+        "decisions": Command(
+            "inspect.decisions",
+            "decisions",
+            "List what the scheduler decided about a deployment, and why.",
+        ),
+        "replay-decision": Command(
+            "inspect.replay_decision",
+            "replay_decision",
+            "Repeat a past decision from its recorded inputs.",
+        ),
+    },
+    "Models": {
+        "scale": Command(
+            "change.scale", "scale", "Set the number of replicas of a ModelDeployment."
+        ),
+        "rollout": Command(
+            "change.rollout",
+            "rollout",
+            "Show and control the rollout of a changed template.",
+        ),
+        "service": Command(
+            "change.service", "service", "Change where a ModelService sends requests."
+        ),
+        "chat": Command("ask.chat", "chat", "Ask the model of a ModelService."),
+        "curl": Command("ask.curl", "curl", "Send a request to a ModelService."),
+    },
+    "Clusters and workers": {
+        "drain": Command(
+            "change.drain",
+            "drain",
+            "Move every replica off a cluster, if all find another place.",
+        ),
+        "cordon": Command(
+            "change.drain",
+            "cordon",
+            "Place nothing more on a cluster; its replicas stay.",
+        ),
+        "uncordon": Command(
+            "change.drain",
+            "uncordon",
+            "Allow replicas on a drained or cordoned cluster again.",
+        ),
+        "force-finalizer": Command(
+            "change.finalizer",
+            "force_finalizer",
+            "Remove a finalizer that holds the removal of a stack.",
+        ),
+        "workers": Command(
+            "change.workers",
+            "workers",
+            "Show the builds of workers, and promote one of them.",
+            _WORKERS,
+        ),
+    },
+    "Manifests": {
+        "validate": Command(
+            "preview.validate",
+            "validate",
+            "Check manifests and report every error at once.",
+        ),
+        "render": Command(
+            "preview.render",
+            "render",
+            "Print the Kubernetes objects that would be applied.",
+        ),
+        "schema": Command(
+            "inspect.schema",
+            "schema",
+            "Print the JSON Schema of a kind, or list the kinds.",
+        ),
+        "api-resources": Command(
+            "inspect.schema",
+            "api_resources",
+            "List the kinds, with their short names and scopes.",
+        ),
+    },
+    "This machine": {
+        "up": Command(
+            "local.up",
+            "up",
+            "Start Temporal, simulated GPU clusters, a worker and a front on this machine.",
+            _LOCAL,
+        ),
+        "down": Command(
+            "local.down", "down", "Stop the fleet on this machine.", _LOCAL
+        ),
+        "clouds": Command(
+            "local.clouds",
+            "clouds",
+            "Show the objects at the fake clouds of the fleet on this machine.",
+            _LOCAL,
+        ),
+        "logs": Command(
+            "inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL
+        ),
+        "ui": Command(
+            "inspect.ui", "ui", "Print the address in the Temporal UI and open it."
+        ),
+        "version": Command(
+            "inspect.version",
+            "version",
+            "Show the versions of this program, the front, Temporal and the workers.",
+        ),
+    },
+}
 COMMANDS = {
-    "status": Command(
-        "inspect.status", "status", "Show the state of the fleet on one screen."
-    ),
-    "apply": Command(
-        "change.apply", "apply", "Create or change objects from manifests."
-    ),
-    "get": Command("inspect.get", "get", "List objects, or show some of them."),
-    "describe": Command("inspect.describe", "describe", "Show objects in detail."),
-    "explain": Command(
-        "inspect.explain",
-        "explain",
-        "Describe the fields of a kind, or why each replica is where it is.",
-    ),
-    "top": Command(
-        "inspect.top",
-        "top",
-        "Show the used, held, free and wasted capacity of the fleet.",
-    ),
-    "decisions": Command(
-        "inspect.decisions",
-        "decisions",
-        "List what the scheduler decided about a deployment, and why.",
-    ),
-    "replay-decision": Command(
-        "inspect.replay_decision",
-        "replay_decision",
-        "Repeat a past decision from its recorded inputs.",
-    ),
-    "diff": Command(
-        "preview.diff", "diff", "Show what applying manifests would change."
-    ),
-    "plan": Command(
-        "preview.plan",
-        "plan",
-        "Show where replicas would be placed, without changing anything.",
-    ),
-    "render": Command(
-        "preview.render",
-        "render",
-        "Print the Kubernetes objects that would be applied.",
-    ),
-    "policy": Command(
-        "change.policy", "policy", "Show or replace the fleet's placement policy."
-    ),
-    "scale": Command(
-        "change.scale", "scale", "Set the number of replicas of a ModelDeployment."
-    ),
-    "rollout": Command(
-        "change.rollout",
-        "rollout",
-        "Show and control the rollout of a changed template.",
-    ),
-    "service": Command(
-        "change.service", "service", "Change where a ModelService sends requests."
-    ),
-    "chat": Command("ask.chat", "chat", "Ask the model of a ModelService."),
-    "curl": Command("ask.curl", "curl", "Send a request to a ModelService."),
-    "drain": Command(
-        "change.drain",
-        "drain",
-        "Move every replica off a cluster, if all find another place.",
-    ),
-    "cordon": Command(
-        "change.drain",
-        "cordon",
-        "Place nothing more on a cluster; its replicas stay.",
-    ),
-    "uncordon": Command(
-        "change.drain",
-        "uncordon",
-        "Allow replicas on a drained or cordoned cluster again.",
-    ),
-    "undelete": Command(
-        "change.undelete",
-        "undelete",
-        "Cancel a deletion that waits for users of the object.",
-    ),
-    "retry": Command("change.retry", "retry", "Retry failed steps of objects now."),
-    "force-finalizer": Command(
-        "change.finalizer",
-        "force_finalizer",
-        "Remove a finalizer that holds the removal of a stack.",
-    ),
-    "workers": Command(
-        "change.workers",
-        "workers",
-        "Show the builds of workers, and promote one of them.",
-        _WORKERS,
-    ),
-    "label": Command("change.metadata", "label", "Set and remove labels."),
-    "annotate": Command("change.metadata", "annotate", "Set and remove annotations."),
-    "patch": Command(
-        "change.patch", "patch", "Change fields of objects with a merge patch."
-    ),
-    "edit": Command("change.edit", "edit", "Change objects in an editor."),
-    "set": Command("change.set_image", "set_fields", "Set single fields of objects."),
-    "delete": Command("change.delete", "delete", "Delete objects in order."),
-    "wait": Command(
-        "inspect.wait",
-        "wait",
-        "Wait until objects have a condition or a value, exist, or are gone.",
-    ),
-    "events": Command(
-        "inspect.events", "show_events", "Show the events of objects, the latest last."
-    ),
-    "validate": Command(
-        "preview.validate",
-        "validate",
-        "Check manifests and report every error at once.",
-    ),
-    "schema": Command(
-        "inspect.schema",
-        "schema",
-        "Print the JSON Schema of a kind, or list the kinds.",
-    ),
-    "api-resources": Command(
-        "inspect.schema",
-        "api_resources",
-        "List the kinds, with their short names and scopes.",
-    ),
-    "up": Command(
-        "local.up",
-        "up",
-        "Start Temporal, simulated GPU clusters, a worker and a front on this machine.",
-        _LOCAL,
-    ),
-    "down": Command("local.down", "down", "Stop the fleet on this machine.", _LOCAL),
-    "clouds": Command(
-        "local.clouds",
-        "clouds",
-        "Show the objects at the fake clouds of the fleet on this machine.",
-        _LOCAL,
-    ),
-    "logs": Command(
-        "inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL
-    ),
-    "version": Command(
-        "inspect.version",
-        "version",
-        "Show the versions of this program, the front, Temporal and the workers.",
-    ),
-    "ui": Command(
-        "inspect.ui", "ui", "Print the address in the Temporal UI and open it."
-    ),
+    name: command for group in GROUPS.values() for name, command in group.items()
 }
 
 
@@ -210,10 +234,16 @@ class LazyCommands(TyperGroup):
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands in the help text without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, command.summary) for name, command in COMMANDS.items()]
-            )
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                # The names have one width, so that the columns of all groups line up.
+                formatter.write_dl(
+                    [
+                        (name.ljust(width), command.summary)
+                        for name, command in group.items()
+                    ]
+                )
 
 
 app = typer.Typer(
@@ -372,16 +402,23 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: Sequence[str] | None) -> int:
+    words = list(arguments) if arguments is not None else None
     try:
-        app(args=list(arguments) if arguments is not None else None)
+        # The parser raises its errors instead of printing them, and returns exit codes.
+        code = app(args=words, prog_name="modelplane", standalone_mode=False)
     except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):
+            raise ended.__context__ from ended
         return ended.code if isinstance(ended.code, int) else ExitCode.DONE
+    except UsageProblem as problem:
+        print(usage_report(problem, COMMANDS, words or sys.argv[1:]), file=sys.stderr)
+        return ExitCode.REFUSED
     except CommandFailed as failure:
         print(report(failure), file=sys.stderr)
         return exit_code_of(failure)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         return _INTERRUPTED
-    return ExitCode.DONE
+    return code if isinstance(code, int) else ExitCode.DONE
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from api_types.hints import nearest
 from api_types.resources.kinds import KindInfo
 from fleet_client.errors import CommandFailed, Forbidden, NotFound
 from fleet_client.objects import FleetObjects
@@ -52,7 +53,28 @@ async def find_objects(
         try:
             found.objects.append(ListedObject(named, await objects.describe(named)))
         except NotFound as failure:
-            found.missing.append(failure)
+            found.missing.append(await with_nearest(objects, named, failure))
     if found.hidden and len(found.hidden) == len(wanted):
         raise found.hidden[0]
     return found
+
+
+async def with_nearest(
+    objects: FleetObjects, target: Target, failure: NotFound
+) -> NotFound:
+    """Return the error about an object, with the most similar name of its kind.
+
+    Return it unchanged if no name is similar, or if the names cannot be listed.
+    """
+    try:
+        known = await objects.list(target.kind, target.namespace or None)
+    except CommandFailed:
+        return failure
+    close = nearest(target.name, [one.target.name for one in known])
+    if not close:
+        return failure
+    return NotFound(
+        failure.message,
+        details=[*failure.details, f"did you mean {close}?"],
+        next_step=failure.next_step,
+    )

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from api_types.messages.entities import SetSpec
-from fleet_client.errors import Modified, Refused, WriteConflict
+from fleet_client.errors import Modified, NotFound, Refused, WriteConflict
+from fleet_client.lookup import with_nearest
 from fleet_client.objects import FleetObjects
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree, deleting, refusal
@@ -70,7 +71,10 @@ async def change_manifest(
 async def _change(
     plane: FleetObjects, target: Target, edit: Callable[[Tree], Tree], reason: str
 ) -> Requested:
-    tree = await until_answered(lambda: plane.describe(target))
+    try:
+        tree = await until_answered(lambda: plane.describe(target))
+    except NotFound as failure:
+        raise await with_nearest(plane, target, failure) from failure
     if deleting(tree):
         raise being_deleted(target)
     raise_without_spec(target, tree)

@@ -54,6 +54,10 @@ def chat(
 
     The answer is on standard output; the endpoint that answered, and how fast, on
     standard error.
+
+    For example:
+      modelplane chat demo 'What answers here?'
+      modelplane chat demo -n ml --model qwen
     """
     target = Target.of(
         kind_named("ModelService"), namespace, service.removeprefix("ms/")

@@ -57,6 +57,10 @@ def curl(
 
     The body is on standard output; the status and the endpoint that answered on
     standard error. The exit code is 1 for status 400 and above.
+
+    For example:
+      modelplane curl demo /v1/models
+      modelplane curl demo /v1/completions -d '{"model": "demo", "prompt": "Hello"}'
     """
     verb = (method or ("GET" if data is None else "POST")).upper()
     if verb not in _METHODS:

@@ -59,6 +59,10 @@ def drain(
     If a replica would find no other place, the command shows it, sends nothing, and
     exits with code 1, unless --allow-loss is given. `modelplane cordon` moves nothing;
     `modelplane plan --drain CLUSTER` shows in detail what a drain would do.
+
+    For example:
+      modelplane drain oslo --wait
+      modelplane drain oslo --reason 'new kernel' --allow-loss
     """
     asyncio.run(
         _drain(
@@ -68,7 +72,11 @@ def drain(
 
 
 def cordon(cluster: Cluster, reason: Reason = "") -> None:
-    """Place nothing more on a cluster until `modelplane uncordon`. Its replicas stay."""
+    """Place nothing more on a cluster until `modelplane uncordon`. Its replicas stay.
+
+    For example:
+      modelplane cordon oslo --reason 'new kernel'
+    """
     asyncio.run(
         _change(
             _cluster(cluster),
@@ -80,7 +88,11 @@ def cordon(cluster: Cluster, reason: Reason = "") -> None:
 
 
 def uncordon(cluster: Cluster, reason: Reason = "") -> None:
-    """Allow replicas on a drained or cordoned cluster again. Nothing moves back by itself."""
+    """Allow replicas on a drained or cordoned cluster again. Nothing moves back by itself.
+
+    For example:
+      modelplane uncordon oslo
+    """
     asyncio.run(
         _change(
             _cluster(cluster),

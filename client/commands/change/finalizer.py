@@ -48,6 +48,9 @@ def force_finalizer(
     """Remove a finalizer from an object that the removal of a stack waits for.
 
     Objects that the finalizer's controller would have deleted may stay.
+
+    For example:
+      modelplane force-finalizer ic/oslo Service/ns/lb example.com/x --reason 'no controller'
     """
     (target,) = objects_named([cluster], namespace)
     if target.kind.kind != "InferenceCluster":

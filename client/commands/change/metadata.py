@@ -29,6 +29,10 @@ def label(
     """Set and remove labels: `modelplane label md/qwen tier=gold old-`.
 
     Labels of a ModelDeployment are its own. Those of its replicas are in its template.
+
+    For example:
+      modelplane label md/qwen tier=gold old-
+      modelplane label ic/oslo tier=silver --overwrite
     """
     _edit("labels", words, namespace, overwrite=overwrite, done="labeled")
 
@@ -36,7 +40,12 @@ def label(
 def annotate(
     words: Words, overwrite: Overwrite = False, namespace: options.Namespace = None
 ) -> None:
-    """Set and remove annotations: `modelplane annotate ic/oslo contact=ann old-`."""
+    """Set and remove annotations: `modelplane annotate ic/oslo contact=ann old-`.
+
+    For example:
+      modelplane annotate ic/oslo contact=ann
+      modelplane annotate md/qwen contact-
+    """
     _edit("annotations", words, namespace, overwrite=overwrite, done="annotated")
 
 

@@ -36,7 +36,9 @@ def patch(
 ) -> None:
     """Change fields of objects: null removes a field, other values replace it.
 
-    For example `modelplane patch md/qwen -p '{"spec": {"replicas": 3}}'`.
+    For example:
+      modelplane patch md/qwen -p '{"spec": {"replicas": 3}}'
+      modelplane patch ic/oslo --patch-file patch.yaml
     """
     if kind != "merge":
         raise Refused(

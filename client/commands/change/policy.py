@@ -42,7 +42,12 @@ def get_policy(
         TreeFormat, typer.Option("--output", "-o", help="Output format.")
     ] = TreeFormat.YAML,
 ) -> None:
-    """Print the current policy with all its fields."""
+    """Print the current policy with all its fields.
+
+    For example:
+      modelplane policy get
+      modelplane policy get -o yaml
+    """
     answer = asyncio.run(_get())
     print(
         as_json(answer["policy"])
@@ -72,6 +77,9 @@ def set_policy(
     """Replace the policy by the one in a file.
 
     Omitted fields take their defaults. It applies to new placements.
+
+    For example:
+      modelplane policy set -f policy.yaml
     """
     wanted = write_policy(read_policy_file(file))
     asyncio.run(_set(wanted))

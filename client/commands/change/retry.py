@@ -17,11 +17,15 @@ from fleet_client.requests import Requested, current_user, new_request_id, until
 
 def retry(
     objects: Annotated[
-        list[str], typer.Argument(help="FleetObjects (`md qwen`, `md/qwen ic/oslo`).")
+        list[str], typer.Argument(help="Objects (`md qwen`, `md/qwen ic/oslo`).")
     ],
     namespace: options.Namespace = None,
 ) -> None:
-    """Retry failed steps of objects now instead of after their backoff."""
+    """Retry failed steps of objects now instead of after their backoff.
+
+    For example:
+      modelplane retry md/qwen ic/oslo
+    """
     asyncio.run(_retry(objects_named(objects, namespace)))
 
 

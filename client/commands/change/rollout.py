@@ -58,13 +58,21 @@ def status(
     """Show the progress of the rollout.
 
     Exit code 5 if it is not done in time, or, with --no-watch, not done now.
+
+    For example:
+      modelplane rollout status md/qwen
+      modelplane rollout status md/qwen --no-watch
     """
     asyncio.run(_status(_deployments(objects, namespace), timeout if watch else 0.0))
 
 
 @rollout.command("pause")
 def pause(objects: Objects, namespace: options.Namespace = None) -> None:
-    """Change no further replica until `rollout resume`; changes under way finish."""
+    """Change no further replica until `rollout resume`; changes under way finish.
+
+    For example:
+      modelplane rollout pause md/qwen
+    """
     asyncio.run(
         _change_each(
             _deployments(objects, namespace),
@@ -77,7 +85,11 @@ def pause(objects: Objects, namespace: options.Namespace = None) -> None:
 
 @rollout.command("resume")
 def resume(objects: Objects, namespace: options.Namespace = None) -> None:
-    """Resume a paused rollout."""
+    """Resume a paused rollout.
+
+    For example:
+      modelplane rollout resume md/qwen
+    """
     asyncio.run(
         _change_each(
             _deployments(objects, namespace),
@@ -90,7 +102,11 @@ def resume(objects: Objects, namespace: options.Namespace = None) -> None:
 
 @rollout.command("restart")
 def restart(objects: Objects, namespace: options.Namespace = None) -> None:
-    """Replace every engine pod by a new one, within the budgets of a rollout."""
+    """Replace every engine pod by a new one, within the budgets of a rollout.
+
+    For example:
+      modelplane rollout restart md/qwen -n ml
+    """
     now = timestamp(utc_now())
     asyncio.run(
         _change_each(
@@ -139,7 +155,12 @@ def undo(
         ),
     ] = None,
 ) -> None:
-    """Restore an earlier template, as a new generation."""
+    """Restore an earlier template, as a new generation.
+
+    For example:
+      modelplane rollout undo md/qwen
+      modelplane rollout undo md/qwen --to-revision 3
+    """
     asyncio.run(_undo(_deployments(objects, namespace), to))
 
 

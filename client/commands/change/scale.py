@@ -35,6 +35,10 @@ def scale(
 
     With --wait the command ends when all replicas are Ready and the removed ones are
     gone.
+
+    For example:
+      modelplane scale md/qwen --replicas 3
+      modelplane scale md/qwen --replicas 0 --wait
     """
     targets = objects_named(objects, namespace)
     for target in targets:

@@ -50,6 +50,9 @@ def shift(
 
     An entry without a name goes by the deployment that it selects, or by the value of
     its only label.
+
+    For example:
+      modelplane service shift chat stable=90 canary=10 --wait
     """
     wanted = read_shares(shares)
     target = Target.of(kind_named("ModelService"), namespace, name.removeprefix("ms/"))

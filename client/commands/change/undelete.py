@@ -20,7 +20,7 @@ from fleet_client.requests import Requested, current_user, new_request_id, until
 
 def undelete(
     objects: Annotated[
-        list[str], typer.Argument(help="FleetObjects (`icl h100`, `icl/h100 mc/qwen`).")
+        list[str], typer.Argument(help="Objects (`icl h100`, `icl/h100 mc/qwen`).")
     ],
     namespace: options.Namespace = None,
 ) -> None:
@@ -28,6 +28,9 @@ def undelete(
 
     A deletion waits for the users of the object. Until the last one is gone, nothing is
     removed and the deletion can be cancelled. This command needs Temporal.
+
+    For example:
+      modelplane undelete icl/h100
     """
     asyncio.run(_undelete(objects_named(objects, namespace)))
 

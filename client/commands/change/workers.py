@@ -37,7 +37,11 @@ workers = typer.Typer(
 
 @workers.command("status")
 def status() -> None:
-    """Show the builds, which one runs the workflows, and the task queues of each."""
+    """Show the builds, which one runs the workflows, and the task queues of each.
+
+    For example:
+      modelplane workers status
+    """
     print("\n".join(asyncio.run(_status(load_settings()))))
 
 
@@ -58,6 +62,10 @@ def promote_build(
     """Make a build run the workflows, even an earlier one.
 
     Each workflow switches to it with its next task.
+
+    For example:
+      modelplane workers promote
+      modelplane workers promote 0.1.0-0123456789ab --wait
     """
     settings = load_settings()
     wanted = build or build_id(settings.worker)

@@ -63,6 +63,10 @@ def decisions(
     """List past decisions of the scheduler about a deployment, the latest first.
 
     Each has its inputs, the version of the scheduler, the outcome and the reason.
+
+    For example:
+      modelplane decisions md/qwen -n ml
+      modelplane decisions md/qwen --limit 100 -o wide
     """
     targets = objects_named(objects, namespace)
     if len(targets) != 1 or targets[0].kind.kind != "ModelDeployment":

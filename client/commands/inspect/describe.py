@@ -22,7 +22,8 @@ from client.output.formats import as_yaml
 from client.output.tables import INDENT, NONE, columns, indented
 from fleet_client.configuration import load_settings
 from fleet_client.connection import fleet_objects
-from fleet_client.errors import Forbidden, NoAnswer
+from fleet_client.errors import Forbidden, NoAnswer, NotFound
+from fleet_client.lookup import with_nearest
 from fleet_client.objects import FleetObjects
 from fleet_client.refs.targets import Target, kinds_and_names
 from fleet_client.refs.tree import (
@@ -50,7 +51,7 @@ def describe(
     objects: Annotated[
         list[str],
         typer.Argument(
-            help="FleetObjects (`md qwen`, `md/qwen ic/oslo`), or a kind for all objects of it."
+            help="Objects (`md qwen`, `md/qwen ic/oslo`), or a kind for all objects of it."
         ),
     ],
     namespace: options.Namespace = None,
@@ -59,6 +60,11 @@ def describe(
 
     That is the spec, the status, conditions, pending steps, events, and the page in the
     Temporal UI.
+
+    For example:
+      modelplane describe md/qwen -n ml
+      modelplane describe ic
+      modelplane describe ms/chat md/qwen
     """
     asyncio.run(_describe(objects, namespace))
 
@@ -85,6 +91,8 @@ async def description(plane: FleetObjects, target: Target) -> list[str]:
     """
     try:
         tree = await plane.describe(target)
+    except NotFound as failure:
+        raise await with_nearest(plane, target, failure) from failure
     except NoAnswer as error:
         failing = (await plane.execution(target)).failing
         raise NoAnswer(

@@ -73,7 +73,12 @@ def show_events(
     output: options.Output = Format.TABLE,
     watch: options.Watch = False,
 ) -> None:
-    """Show the events of objects, the latest last."""
+    """Show the events of objects, the latest last.
+
+    For example:
+      modelplane events md/qwen -n ml
+      modelplane events -A --watch
+    """
     if output == Format.NAME:
         raise Refused(
             "events have no names", next_step="use -o table, wide, yaml or json"

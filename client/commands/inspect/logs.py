@@ -33,7 +33,18 @@ def logs(
         int, typer.Option("--tail", min=0, help="How many of the last lines to print.")
     ] = 100,
 ) -> None:
-    """Show the log of a part of the testbed."""
+    """Show the log of a part of the testbed.
+
+    For example:
+      modelplane logs
+      modelplane logs worker --follow
+    """
+    if part and "/" in part:
+        raise Refused(
+            f"{part} is an object, and this command shows the logs of the local fleet",
+            next_step="`kubectl logs` on its cluster shows those of an engine; "
+            "`modelplane get mr -o wide` names the cluster of each replica",
+        )
     folder = home_folder() / "logs"
     files = {file.stem: file for file in sorted(folder.glob("*.log"))}
     if not files:

@@ -36,6 +36,9 @@ def replay_decision(
     """Repeat a past decision from its recorded inputs, and compare the answers.
 
     The exit code is 1 if they differ.
+
+    For example:
+      modelplane replay-decision 7b0c7f6e-8f7e-4b0e-9f57-2f4f0b0c3a11.0.0
     """
     tree = asyncio.run(_replay(read_id(decision)))
     if output in {ReportFormat.JSON, ReportFormat.YAML}:

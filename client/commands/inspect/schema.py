@@ -22,7 +22,12 @@ def schema(
         TreeFormat, typer.Option("--output", "-o", help="Output format.")
     ] = TreeFormat.JSON,
 ) -> None:
-    """Print the JSON Schema of a kind, or list the kinds."""
+    """Print the JSON Schema of a kind, or list the kinds.
+
+    For example:
+      modelplane schema
+      modelplane schema md > modeldeployment.json
+    """
     if kind is None:
         _list_kinds()
         return
@@ -31,7 +36,11 @@ def schema(
 
 
 def api_resources() -> None:
-    """List the kinds, with their short names and scopes."""
+    """List the kinds, with their short names and scopes.
+
+    For example:
+      modelplane api-resources
+    """
     _list_kinds()
 
 

@@ -26,7 +26,12 @@ def ui(
         typer.Option("--open/--no-open", help="Open a browser, if this is a terminal."),
     ] = True,
 ) -> None:
-    """Print the address in the Temporal UI and open it."""
+    """Print the address in the Temporal UI and open it.
+
+    For example:
+      modelplane ui
+      modelplane ui md/qwen --no-open
+    """
     for link in asyncio.run(_links(objects or (), namespace)):
         print(link)
         if open_browser and sys.stdout.isatty():

@@ -50,7 +50,10 @@ def wait(
 ) -> None:
     """Wait until objects have a condition or a value, exist, or are gone.
 
-    For example `modelplane wait md/qwen --for=condition=Ready --timeout=10m`.
+    For example:
+      modelplane wait md/qwen --for=condition=Ready --timeout=10m
+      modelplane wait ic --all --for=delete
+      modelplane wait md/qwen --for=jsonpath='{.status.phase}'=Ready
     """
     selected = selector if selector or not every else ""
     which = _Words(objects, namespace, selected)

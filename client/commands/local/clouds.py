@@ -14,7 +14,12 @@ def clouds(
         ),
     ] = False,
 ) -> None:
-    """Show the objects that exist at the fake clouds of `modelplane up --cloud fake`."""
+    """Show the objects that exist at the fake clouds of `modelplane up --cloud fake`.
+
+    For example:
+      modelplane clouds
+      modelplane clouds --calls
+    """
     from client.local.clouds import fake_clouds  # noqa: PLC0415 - the testbed is slow to import
 
     for each in fake_clouds():

@@ -15,7 +15,11 @@ def down(
         ),
     ] = False,
 ) -> None:
-    """Stop the fleet on this machine; its data is kept for the next `up`."""
+    """Stop the fleet on this machine; its data is kept for the next `up`.
+
+    For example:
+      modelplane down
+    """
     from client.local.processes import stop  # noqa: PLC0415 - the testbed is slow to import
 
     stop(_say, wipe=wipe)

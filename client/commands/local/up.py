@@ -113,6 +113,11 @@ def up(
     All files are in MODELPLANE_HOME (default: modelplane/testbed in the user's data
     folder). Missing programs are downloaded or built once, which takes a while. With
     --apply and --wait the command ends when those objects are Ready.
+
+    For example:
+      modelplane up
+      modelplane up --apply examples/testbed/demo.yaml --wait
+      modelplane up --cloud fake
     """
     from client.local.processes import start  # noqa: PLC0415 - the testbed is slow to import
 

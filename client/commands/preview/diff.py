@@ -27,6 +27,10 @@ def diff(files: options.Files = None, namespace: options.Namespace = None) -> No
 
     Exit code 0 means no difference, and 1 that there are some, as `kubectl diff` has
     it. Secrets and ConfigMaps are not compared.
+
+    For example:
+      modelplane diff -f examples/quickstart.yaml
+      modelplane diff -f manifests/ -n ml
     """
     manifests = read_manifests(files, namespace)
     lines = asyncio.run(_diff([each for each in manifests if each.kind in BY_KIND]))

@@ -166,6 +166,12 @@ def plan(
 
     Nothing is changed. With InferenceClusters alone (-f cluster.yaml), also show the
     objects that would be created, changed or deleted for them on GKE or EKS.
+
+    For example:
+      modelplane plan -f model.yaml
+      modelplane plan --drain oslo
+      modelplane plan -f fleet.yaml -f model.yaml --offline
+      modelplane plan --headroom md/qwen
     """
     given = read_policy_file(policy) if policy else None
     price_table = read_price_file(prices) if prices else None

@@ -48,6 +48,10 @@ def render(
     one that fits is assumed. Caches in the files count as staged for engines that mount
     them. A ModelReplica needs only facts about its cluster. The data of Secrets is left
     out.
+
+    For example:
+      modelplane render -f model.yaml
+      modelplane render -f fleet.yaml -f model.yaml -o json
     """
     given = _facts(cluster_facts) if cluster_facts else {}
     chosen = read_policy_file(policy) if policy else None

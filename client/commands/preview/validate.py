@@ -11,6 +11,10 @@ def validate(files: options.Files = None, namespace: options.Namespace = None) -
     """Check manifests in full and report every error at once.
 
     The exit code is 2 if there is one.
+
+    For example:
+      modelplane validate -f examples/quickstart.yaml
+      modelplane validate -f manifests/
     """
     admitted = admit_documents(read_documents(files), namespace)
     print_warnings(admitted)

@@ -29,7 +29,7 @@ BAD_USAGE = [
         2,
         "is not an InferenceCluster",
     ),
-    ("a drain of nothing", ["drain"], 2, "Missing argument"),
+    ("a drain of nothing", ["drain"], 2, "missing argument"),
     ("uncordon of a kind", ["uncordon", "ic/"], 2, "does not name an object"),
     ("a retry of a whole kind", ["retry", "md"], 2, "which ModelDeployment?"),
     ("a drain without Temporal", ["drain", "oslo"], 6, "does not answer"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from client.main import COMMANDS
+from client.main import COMMANDS, GROUPS
 from tests.client.conftest import Cli
 
 ROOT = Path(__file__).parents[3]
@@ -46,15 +46,39 @@ spec:
 """
 
 USAGE = [
-    ("an unknown option", ["get", "md", "--nope"], 2, "No such option"),
-    ("an unknown command", ["gett", "md"], 2, "No such command"),
+    ("an unknown option", ["get", "md", "--nope"], 2, "no such option"),
+    (
+        "an unknown command",
+        ["gett", "md"],
+        2,
+        "no such command 'gett'\n  did you mean get?",
+    ),
     (
         "an unknown kind",
         ["get", "modeldeploymnet"],
         2,
         "did you mean ModelDeployment?",
     ),
-    ("nothing named", ["describe"], 2, "Missing argument"),
+    ("a verb of kubectl", ["create", "-f", "x"], 2, "  did you mean apply?"),
+    (
+        "an unknown subcommand",
+        ["rollout", "restrat", "md/x"],
+        2,
+        "Did you mean 'restart'",
+    ),
+    (
+        "an option without its value",
+        ["get", "md", "-o"],
+        2,
+        "next: `modelplane get --help` shows the options and examples",
+    ),
+    (
+        "a near option",
+        ["get", "md", "--nmespace", "x"],
+        2,
+        "--namespace)\n  Usage: modelplane get [OPTIONS] {objects}...\nnext: ",
+    ),
+    ("nothing named", ["describe"], 2, "missing argument"),
     (
         "a name in all namespaces",
         ["get", "md", "qwen", "-A"],
@@ -150,6 +174,12 @@ USAGE = [
         ["apply", "-f", "/nope.yaml"],
         2,
         "cannot read /nope.yaml",
+    ),
+    (
+        "logs of an engine",
+        ["logs", "md/qwen"],
+        2,
+        "md/qwen is an object, and this command shows the logs of the local fleet",
     ),
     ("logs where nothing ever ran", ["logs"], 3, "there are no logs"),
 ]
@@ -451,6 +481,33 @@ def test_every_command_of_the_table_can_be_loaded_and_is_listed_in_help(
 ) -> None:
     assert "Usage:" in cli(name, "--help").out
     assert re.search(rf"^  {name} +\w", cli("--help").out, flags=re.MULTILINE)
+
+
+def test_help_shows_every_command_in_one_group(cli: Cli) -> None:
+    shown = cli("--help").out
+    assert [f"\n{title}:\n" in shown for title in GROUPS] == [True] * len(GROUPS)
+    assert sum(map(len, GROUPS.values())) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("words", [[], ["rollout"]], ids=["program", "group"])
+def test_a_group_without_a_command_shows_its_help(cli: Cli, words: list[str]) -> None:
+    shown = cli(*words)
+    assert (shown.code, "Usage: modelplane" in shown.err) == (2, True)
+    assert "error: " not in shown.err
+
+
+def test_a_reader_that_stops_early_ends_a_command_well() -> None:
+    program = "from client.main import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "schema", "md"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as started:
+        assert started.stdout
+        assert started.stderr
+        started.stdout.close()
+        assert (started.stderr.read(), started.wait(60)) == (b"", 0)
 
 
 def test_help_imports_neither_temporal_nor_a_command() -> None:

@@ -380,7 +380,7 @@ BAD_USAGE = [
     (
         "names are no form of a plan",
         ["plan", "--drain", "eu", "-o", "name"],
-        "Invalid value for '--output'",
+        "invalid value for '--output'",
     ),
 ]
 

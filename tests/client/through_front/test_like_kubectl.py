@@ -87,6 +87,26 @@ async def test_delete_takes_all_or_the_selected_objects_of_a_namespace(
     assert ("No resources found" in shown.err) is not bool(deleted)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["get", "md/mime"],
+        ["describe", "md/mime"],
+        ["label", "md/mime", "a=b"],
+        ["set", "image", "md/mime", "engine=a:1"],
+    ],
+    ids=lambda words: words[0],
+)
+async def test_an_error_about_a_name_names_the_nearest_one(
+    run: Run, words: list[str]
+) -> None:
+    shown = await run(*words, "-n", "a")
+    assert shown.code == ExitCode.NOT_FOUND
+    assert "  did you mean mine?" in shown.err.splitlines()
+    shown = await run("get", "md/entirely-different", "-n", "a")
+    assert (shown.code, "did you mean" in shown.err) == (ExitCode.NOT_FOUND, False)
+
+
 @pytest.mark.parametrize("output", ["go-template={{.}}", "xml", "custom-columns=A"])
 async def test_an_unknown_output_is_refused_with_the_known_ones(
     run: Run, output: str
