@@ -91,6 +91,13 @@ class PermissionDenied(ActionRequiredError):
     """The credential is accepted but lacks a permission."""
 
 
+class OwnerMarkMissing(ActionRequiredError):
+    """A cloud object that Modelplane created has lost the tag or label of its owner.
+
+    It is not changed or deleted until a person restores the mark or deletes the object.
+    """
+
+
 class NoControlCluster(ActionRequiredError):
     """The operation needs a control cluster, and none is configured."""
 

@@ -351,6 +351,8 @@ class CloudActivities:
             # A missing permission or an unreachable cluster must not hide the other
             # objects, which may be the cause.
             return ABSENT, f"{error.type}: {error.message}"
+        if found.unmarked:
+            return found, found.unmarked
         if found.state is State.FOREIGN:
             return found, f"it belongs to another owner ({found.reason})"
         return found, ""
@@ -377,7 +379,9 @@ class CloudActivities:
             ours = list[Leftover]()
             if order.sweep:
                 ours = [
-                    each for each in found if each.ours and each.key not in order.keys
+                    each
+                    for each in found
+                    if each.ours and not each.unmarked and each.key not in order.keys
                 ]
             for leftover in ours:
                 if leftover.key and waits_for not in ("", leftover.kind):

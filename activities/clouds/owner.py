@@ -25,6 +25,7 @@ _POOL_NAME = re.compile(r"[a-z]([-a-z0-9]{0,38}[a-z0-9])?")
 # A readable part of 30 characters, a dash and eight digits.
 _HASHED_POOL_MAX = 39
 _GCP_LABEL_MAX = 63
+_GCP_MARK = "modelplane owner="
 
 
 # The name, without its trailing digits, that Envoy Gateway gives to the Service of
@@ -115,7 +116,12 @@ def gcp_labels(owner: ClusterOwner, key: str) -> dict[str, str]:
 
 def gcp_description(owner: ClusterOwner, key: str) -> str:
     """Return the mark of an object at Google Cloud that has no labels."""
-    return f"modelplane owner={owner.digits} object={key}"
+    return f"{_GCP_MARK}{owner.digits} object={key}"
+
+
+def is_mark(description: str) -> bool:
+    """Return True if a description is the mark of any owner."""
+    return description.startswith(_GCP_MARK)
 
 
 def is_our_service(service: str) -> bool:

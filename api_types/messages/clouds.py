@@ -371,7 +371,9 @@ class Leftover(Message):
     """A leftover object: its kind and id at the cloud.
 
     `evidence` is the reason why it belongs to the cluster, `link` its page in the
-    cloud's console.
+    cloud's console. `unmarked` is the missing owner mark of an object with the cluster's
+    name, and the command that restores it: until then the object is not deleted.
+    `blocks` states that an object of others blocks the deletion while it exists.
     """
 
     kind: Id
@@ -380,6 +382,8 @@ class Leftover(Message):
     ours: bool = False
     key: Id = ""
     link: Text = ""
+    unmarked: Text = ""
+    blocks: bool = True
 
 
 class CloudAudit(Message):

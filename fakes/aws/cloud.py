@@ -106,6 +106,8 @@ class AwsCloud:
     ready, or None for made-up ones.
     """
     endpoints: dict[str, tuple[str, str]] = field(default_factory=dict)
+    stripped: dict[str, Any] = field(default_factory=dict)
+    """The tags that a fault has removed, by the id of the object."""
     denied: dict[str, str] = field(default_factory=dict)
     """The decisions of IAM about actions such as `ec2:CreateVpc`.
 

@@ -343,6 +343,11 @@ class FakeAws:
         with self.front.lock:
             _module("services.leaks").remove_of_others(self.cloud)
 
+    def restore_tags(self) -> None:
+        """Restore the tags that faults have removed, as a person does."""
+        with self.front.lock:
+            _module("services.people").restore(self.cloud)
+
     def leave_nodes(self, cluster: str, group: str) -> list[str]:
         """Leave the objects that EKS creates for a node group; see `eks.scaling.leave`.
 

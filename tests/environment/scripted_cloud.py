@@ -82,6 +82,7 @@ class ScriptedCloud:
     - `broken`: keys of objects that fail, with the number of failures and the cause
     - `replaced`: keys of objects that cannot be changed in place
     - `health`: problems that the cloud reports of existing objects, by key
+    - `stripped`: keys of objects that lost the mark of their owner
     - `shut`: reject the credential
     - `leftovers`: findings of audits; a sweep removes them
     """
@@ -97,6 +98,7 @@ class ScriptedCloud:
     )
     replaced: set[str] = field(default_factory=set)
     health: dict[str, HealthIssue] = field(default_factory=dict)
+    stripped: set[str] = field(default_factory=set)
     shut: bool = False
     leftovers: list[Leftover] = field(default_factory=list)
     emptied: set[bool] = field(default_factory=set)
@@ -164,6 +166,9 @@ class ScriptedHandler:
                 return CloudObservation(
                     State.FOREIGN, id=thing.id, reason=f"owner {thing.owner}"
                 )
+            if key in self.cloud.stripped:
+                text = f"{thing.id} does not have the tag owner; restore with `tag`"
+                return CloudObservation(State.FOREIGN, thing.id, unmarked=text)
             return self._found(thing, wanted)
 
     def _found(self, thing: CloudThing, wanted: ObjectWork) -> CloudObservation:

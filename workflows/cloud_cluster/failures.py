@@ -18,6 +18,7 @@ from api_types.errors import (
     Dependency,
     InvalidInput,
     ModelplaneError,
+    OwnerMarkMissing,
     PermissionDenied,
     PlanOutdated,
     QuotaExceeded,
@@ -33,10 +34,13 @@ _PAUSING = (CredentialsInvalid.__name__, WorkerClockWrong.__name__)
 BROKEN = CloudObjectBroken.__name__
 DEPENDENCY = Dependency.__name__
 REFUSED = InvalidInput.__name__
+MARK_MISSING = OwnerMarkMissing.__name__
 OUTDATED = PlanOutdated.__name__
 
 _CREDENTIALS_RETRY = timedelta(minutes=2)
 _PERMISSION_RETRY = timedelta(minutes=15)
+# A person restores the mark with one command.
+_MARK_RETRY = timedelta(minutes=2)
 # Only a user can solve these. The workflow still checks now and then whether somebody
 # solved the problem outside of Modelplane.
 _PERSON_RETRY = timedelta(minutes=30)
@@ -102,6 +106,8 @@ def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
         return _CREDENTIALS_RETRY
     if failure.type == PermissionDenied.__name__:
         return _PERMISSION_RETRY
+    if failure.type == MARK_MISSING:
+        return _MARK_RETRY
     if is_permanent(failure.type) or failure.type in (ReplaceRequired.__name__, BROKEN):
         return _PERSON_RETRY
     return _TRANSIENT_RETRY

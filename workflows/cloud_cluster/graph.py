@@ -26,6 +26,7 @@ _ACCESS_ENTRY = "AccessEntry"
 _OF_CLUSTER = (CONNECTION, STORAGE_CLASS, SYSTEM_NODES, _ACCESS_ENTRY)
 _WITH_CLUSTER = {"GKE": ("NodePool",)}
 _ADD_ON = "Addon"
+_DELETED_BY_CLOUD = (_ADD_ON, _ACCESS_ENTRY, "PodIdentity", "NodePool")
 
 
 def is_made(entry: InventoryEntry | None, wanted: CloudObject) -> bool:
@@ -212,6 +213,11 @@ def ends_with_cluster(state: CloudState, entry: InventoryEntry) -> bool:
     kind, needs = entry.object.kind, entry.object.needs
     only_of_cluster = kind == _ADD_ON and needs == [CLUSTER_KEY]
     return only_of_cluster or kind in _WITH_CLUSTER.get(state.account.provider, ())
+
+
+def goes_with_cluster(entry: InventoryEntry) -> bool:
+    """Return whether the cloud deletes an object at the latest with the control plane."""
+    return entry.object.kind in _DELETED_BY_CLOUD or is_in_cluster(entry)
 
 
 def is_cluster_gone(state: CloudState) -> bool:

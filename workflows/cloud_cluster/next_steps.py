@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 
+from api_types import labels
 from api_types.errors import (
     CapacityUnavailable,
     CloudObjectBroken,
     CredentialsInvalid,
     InvalidInput,
     NameConflict,
+    OwnerMarkMissing,
     PermissionDenied,
     QuotaExceeded,
     ReplaceRequired,
@@ -38,6 +40,9 @@ _STEPS: Mapping[str, str] = {
     NameConflict.__name__: (
         "delete the other object at the cloud if nothing needs it, or rename the pool"
     ),
+    OwnerMarkMissing.__name__: (
+        "run the command in the message, or delete the object at the cloud"
+    ),
     "InvalidNodePool": _CHANGE_SPEC,
     NOT_OBSERVED: (
         "grant the permission or restore the tags if the message names any; otherwise "
@@ -45,6 +50,40 @@ _STEPS: Mapping[str, str] = {
     ),
     "WaitingForClasses": "apply the InferenceClass that the message names",
 }
+
+
+# In a deletion, no other spec helps.
+_OF_A_DELETION = (
+    QuotaExceeded,
+    PermissionDenied,
+    CredentialsInvalid,
+    WorkerClockWrong,
+    OwnerMarkMissing,
+)
+_CAUSE = "remove the cause at the cloud"
+
+
+def step_of_others(cluster: str) -> str:
+    """Return the next step for objects of others that block a deletion."""
+    return f"delete them at the cloud if nothing needs them, {_or_abandon(cluster)}"
+
+
+def step_of_deletion(failure: str, cluster: str) -> str:
+    """Return the next step of a person for a deletion that failed with this type."""
+    if failure in {each.__name__ for each in _OF_A_DELETION}:
+        step = _STEPS[failure]
+    elif failure in _STEPS or failure == CloudObjectBroken.__name__:
+        step = _CAUSE
+    else:
+        return _AUTOMATIC
+    return f"{step}, {_or_abandon(cluster)}"
+
+
+def _or_abandon(cluster: str) -> str:
+    return (
+        f"and run `modelplane retry ic/{cluster}`; or leave everything that still exists "
+        f"with the annotation {labels.ABANDON}=true, and the status lists it"
+    )
 
 
 def next_step(reason: str, cluster: str, entry: InventoryEntry | None = None) -> str:

@@ -19,7 +19,7 @@ from api_types.messages.clouds import (
     CloudProblem,
     ObjectPhase,
 )
-from workflows.cloud_cluster import graph
+from workflows.cloud_cluster import deletion, graph
 from workflows.cloud_cluster.next_steps import next_step
 from workflows.cloud_cluster.state import CloudState, InventoryEntry
 
@@ -114,7 +114,9 @@ def states_of(state: CloudState, running: Collection[str]) -> list[CloudObjectSt
 
     If the cluster is ready, also return the other objects that it does not have yet.
     """
-    if state.plan is None or state.deletion is not None:
+    if state.deletion is not None:
+        return deletion.states_of(state, running)
+    if state.plan is None:
         return []
     refused = {problem.at: problem for problem in state.plan.refused if problem.at}
     view = _View(state, running, refused)
@@ -134,12 +136,13 @@ def states_of(state: CloudState, running: Collection[str]) -> list[CloudObjectSt
 
 
 def _shown_objects(state: CloudState) -> Iterator[CloudObject]:
-    """Yield the planned objects, and existing pools that the plan refuses."""
+    """Yield the planned objects, pools that the plan refuses, and failed deletions."""
     planned = state.plan.objects if state.plan else []
     keys = {each.key for each in planned}
     yield from planned
     for key, entry in state.inventory.items():
-        if key not in keys and not entry.removed_since and is_pool(entry.object):
+        is_refused = not entry.removed_since and is_pool(entry.object)
+        if key not in keys and (is_refused or entry.failure.type):
             yield entry.object
 
 

@@ -17,12 +17,12 @@ from api_types.messages.clouds import (
     ClusterPhase,
     WorkClass,
 )
-from workflows.cloud_cluster import graph, readiness
+from workflows.cloud_cluster import deletion, graph, readiness
 from workflows.cloud_cluster.state import CloudState, InventoryEntry
-from workflows.cloud_cluster.teardown import shown
 
 PROVISIONING = "Provisioning"
 DRAINING = "PoolDraining"
+DELETING = "Deleting"
 # Reasons of `ClusterReady` besides Provisioning. If several apply, the first one is
 # shown.
 _REFUSALS = ("WaitingForClasses", "InvalidNodePool")
@@ -71,7 +71,9 @@ def report_of(
     waiting = waits_for(state, running)
     draining = drains(state, running)
     ready = readiness.is_ready(state)
-    if not reason and not ready:
+    if not reason and state.deletion is not None:
+        reason = DELETING
+    elif not reason and not ready:
         reason = PROVISIONING
     elif not reason and draining:
         reason = DRAINING
@@ -124,8 +126,11 @@ def trouble(state: CloudState) -> tuple[str, str]:
 
     Each problem in the message starts with its error type.
     """
-    refused = state.plan.refused if state.plan and state.deletion is None else []
     general = _general(state)
+    if state.deletion is not None:
+        texts = general + deletion.problems(state)
+        return (deletion.BLOCKED, _joined(texts)) if texts else ("", "")
+    refused = state.plan.refused if state.plan else []
     failing = [entry for entry in graph.failing(state) if entry.failure != state.paused]
     texts = general + [
         f"{entry.failure.type}: {entry.title}: {entry.failure.message}"
@@ -134,19 +139,13 @@ def trouble(state: CloudState) -> tuple[str, str]:
     texts += [
         f"{entry.health.error}: {entry.title}: {entry.health.text}"
         for entry in state.inventory.values()
-        if entry.health is not None and state.deletion is None and entry not in failing
+        if entry.health is not None and entry not in failing
     ]
-    if state.deletion is not None:
-        texts += _left(state)
     texts += [_refusal(each) for each in refused if each.at]
     reasons = {problem.reason for problem in refused}
     reason = next((each for each in _REFUSALS if each in reasons), "")
     if not texts:
         return "", ""
-    more = len(texts) - _SHOWN_MAX
-    shown_texts = texts[:_SHOWN_MAX]
-    if more > 0:
-        shown_texts.append(f"and {more} more")
     only_refusals = (
         not graph.failing(state)
         and not state.paused.type
@@ -154,7 +153,15 @@ def trouble(state: CloudState) -> tuple[str, str]:
     )
     if not reason or not only_refusals:
         reason = PROVISIONING
-    return reason, "; ".join(shown_texts)
+    return reason, _joined(texts)
+
+
+def _joined(texts: list[str]) -> str:
+    more = len(texts) - _SHOWN_MAX
+    listed = texts[:_SHOWN_MAX]
+    if more > 0:
+        listed.append(f"and {more} more")
+    return "; ".join(listed)
 
 
 def _general(state: CloudState) -> list[str]:
@@ -192,30 +199,12 @@ def drains(state: CloudState, running: Collection[str]) -> str:
     )
 
 
-def _left(state: CloudState) -> list[str]:
-    """List leftovers, blocking objects of other owners, and a failed audit."""
-    texts = (
-        [f"{state.audit_failure.type}: {state.audit_failure.message}"]
-        if state.audit_failure.type
-        else []
-    )
-    # Objects that wait for their own deletion are not named twice.
-    waiting = {key for key, entry in state.inventory.items() if not entry.gone}
-    leftovers = [each for each in state.leftovers if each.key not in waiting]
-    ours = [shown(each) for each in leftovers if each.ours]
-    others = [shown(each) for each in leftovers if not each.ours]
-    if ours:
-        texts.append(f"left at the cloud: {', '.join(ours)}")
-    if others:
-        texts.append(f"owned by others and blocking the deletion: {', '.join(others)}")
-    return texts
-
-
 def waits_for(state: CloudState, running: Collection[str]) -> str:
     """Describe the running work, or return "". The slowest object is named first."""
     working = [entry for key, entry in state.inventory.items() if key in running]
     if not working:
-        is_searching = state.deletion is not None and state.looked_up
+        is_gone = all(entry.gone for entry in state.inventory.values())
+        is_searching = state.deletion is not None and state.looked_up and is_gone
         return "searching for leftovers" if is_searching else ""
     longest = max(working, key=lambda entry: usual_seconds(state, entry.object))
     others = f" and {len(working) - 1} more" if len(working) > 1 else ""

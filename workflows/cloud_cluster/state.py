@@ -137,6 +137,8 @@ class CloudState(_InventoryPart):
         leftovers: the leftovers that the last audit listed.
         more_leftovers: the number of further leftovers that are not listed.
         audit_failure: why the last audit failed.
+        blockers_at: when the search for objects that block a running deletion is due.
+        blocked_since: since when objects of others block the deletion.
         listed: whether the leftovers of an abandoned cluster were listed.
         not_owned: objects of other owners that were found in place of the cluster's own
             objects and were not deleted.
@@ -171,6 +173,8 @@ class CloudState(_InventoryPart):
     leftovers: list[Leftover] = Field(default_factory=list)
     more_leftovers: int = 0
     audit_failure: Failure = NO_FAILURE
+    blockers_at: str = ""
+    blocked_since: str = ""
     listed: bool = False
     not_owned: list[str] = Field(default_factory=list)
     reported: str = ""

@@ -18,7 +18,7 @@ from api_types.messages.clouds import (
     CloudPlan,
     Leftover,
 )
-from workflows.cloud_cluster import graph
+from workflows.cloud_cluster import deletion, graph
 from workflows.cloud_cluster.account import ordered_account
 from workflows.cloud_cluster.calls import (
     AUDIT,
@@ -31,9 +31,11 @@ from workflows.cloud_cluster.calls import (
 )
 from workflows.cloud_cluster.context import CloudContext
 from workflows.cloud_cluster.converge import Converge
+from workflows.cloud_cluster.deletion import shown
 from workflows.cloud_cluster.entries import Inventory
 from workflows.cloud_cluster.failures import (
     DEPENDENCY,
+    MARK_MISSING,
     delay_after,
     may_pass,
     pauses,
@@ -42,6 +44,10 @@ from workflows.cloud_cluster.state import InventoryEntry
 from workflows.entity.calls.activity_options import remote
 from workflows.entity.failures import NO_FAILURE, Failure
 
+# A deletion that runs for longer may be blocked by objects of others. The cloud's refusal
+# is final only after some minutes, because the objects may be disappearing.
+_BLOCKED_AFTER = timedelta(seconds=30)
+_BLOCKERS_PAUSE = timedelta(minutes=1)
 # The pause between two audits that find leftovers. Most leftovers disappear within the
 # plan's rounds. After those, the pause doubles each time up to the maximum.
 _AUDIT_PAUSE = timedelta(seconds=30)
@@ -82,6 +88,7 @@ class Teardown:
         graph.note_cluster_gone(state)
         for entry in graph.to_delete(state, self._calls.keys, self._context.now()):
             self._delete(entry)
+        self._look_for_blockers()
         self._wait_for_times()
         if any(not entry.gone for entry in state.inventory.values()):
             return False
@@ -103,7 +110,9 @@ class Teardown:
         for each in state.plan.objects:
             state.inventory.setdefault(each.key, InventoryEntry(object=each))
         for entry in state.inventory.values():
-            self._entries.clear(entry)
+            # Problems of an object that is deleted now need nobody.
+            entry.health, entry.message = None, ""
+            self._entries.forget_trouble(entry)
             entry.phase, entry.held = "Deleting", False
         state.looked_up = True
         return True
@@ -158,8 +167,10 @@ class Teardown:
 
     def _deleted(self, key: str, result: CloudObjectResult) -> None:
         entry = self._state.inventory[key]
-        self._entries.clear(entry)
-        if result.message:
+        self._entries.forget_trouble(entry)
+        if result.message and graph.goes_with_cluster(entry):
+            self._goes_with_cluster(entry, result.message)
+        elif result.message:
             said = f"{entry.title}: {result.message}"
             self._context.record("Warning", "NotOwned", said)
             self._state.not_owned = [
@@ -173,13 +184,10 @@ class Teardown:
 
     def _failed(self, key: str, failure: Failure) -> None:
         entry = self._state.inventory[key]
-        if graph.is_in_cluster(entry):
-            self._context.record(
-                "Warning",
-                failure.type,
-                f"{entry.title} is deleted with its cluster: {failure.message}",
-            )
-            self._entries.clear(entry)
+        is_unmarked = failure.type == MARK_MISSING and graph.goes_with_cluster(entry)
+        if graph.is_in_cluster(entry) or is_unmarked:
+            self._goes_with_cluster(entry, failure.message)
+            self._entries.forget_trouble(entry)
             entry.phase = "Absent"
             return
         self._converge.object_failed(key, failure)
@@ -189,7 +197,33 @@ class Teardown:
                 self._state.deleted_pools = True
             self._start_audit(sweep=True)
 
+    def _goes_with_cluster(self, entry: InventoryEntry, why: str) -> None:
+        text = f"{entry.title} is deleted with its cluster: {why}"
+        self._context.record("Normal", "DeletedWithCluster", text)
+
     # Leftovers
+
+    def _look_for_blockers(self) -> None:
+        """Search for objects that block a running deletion, if one takes long.
+
+        Before the control plane is gone, its controllers still use what they created, so
+        nothing is deleted.
+        """
+        state = self._state
+        since = [
+            entry.since
+            for key, entry in state.inventory.items()
+            if entry.since and self._calls.running(key)
+        ]
+        if not since:
+            return
+        began = datetime.fromisoformat(min(since))
+        due = max((began + _BLOCKED_AFTER).isoformat(), state.blockers_at)
+        if self._context.is_due(due) and not self._calls.running(AUDIT):
+            waited = self._context.now() - began
+            state.blockers_at = self._context.later(max(_BLOCKERS_PAUSE, waited / 2))
+            self._context.is_due(state.blockers_at)
+            self._start_audit(sweep=graph.is_cluster_gone(state))
 
     def _audit(self) -> bool:
         state = self._state
@@ -220,9 +254,11 @@ class Teardown:
         )
         options = remote(SWEEP, self._summary)
         messages = self._converge.messages
+        # Only an audit that began after the last deletion proves that nothing is left.
+        is_last = all(entry.gone for entry in state.inventory.values())
 
         def audited(found: CloudAudit) -> None:
-            self._audited(found)
+            self._audited(found, is_last=is_last)
             self._audit_again(messages)
 
         def failed(failure: Failure) -> None:
@@ -249,7 +285,7 @@ class Teardown:
     def _summary(self) -> str:
         return f"search for leftovers of {self._context.cluster}"
 
-    def _audited(self, found: CloudAudit) -> None:
+    def _audited(self, found: CloudAudit, *, is_last: bool) -> None:
         state = self._state
         for each in found.swept:
             self._context.record(
@@ -260,7 +296,11 @@ class Teardown:
             found.leftovers,
             found.more,
         )
-        if any(not entry.gone for entry in state.inventory.values()):
+        blocked = any(map(deletion.blocks, found.leftovers))
+        state.blocked_since = state.blocked_since or self._context.later(timedelta())
+        if not blocked:
+            state.blocked_since = ""
+        if not is_last:
             # The audit was started for an object that could not be deleted. If it
             # deleted leftovers that used the object, retry the object now. The rounds
             # count from the time at which all objects are gone.
@@ -362,12 +402,6 @@ class Teardown:
         for entry in self._state.inventory.values():
             if entry.retry_at and datetime.fromisoformat(entry.retry_at) > now:
                 self._context.requeue_at(datetime.fromisoformat(entry.retry_at))
-
-
-def shown(each: Leftover) -> str:
-    """Return the name of a leftover, with its link at the cloud."""
-    link = f" ({each.link})" if each.link else ""
-    return f"{each.kind} {each.id}{link}"
 
 
 def inventory_lines(

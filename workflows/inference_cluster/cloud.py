@@ -29,7 +29,7 @@ from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE, with_events
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
-from workflows.inference_cluster.cloud_state import CloudLink
+from workflows.inference_cluster.cloud_state import GOING, CloudLink
 from workflows.inference_cluster.spec import (
     class_names,
     connection_of,
@@ -48,7 +48,6 @@ _NAMED_MAX = 3
 _REASON_BYTES_MAX = 600
 _YES = "true"
 _VOLUME = "PersistentVolume"
-_GOING = ("Deleting", "Deleted")
 
 
 class CloudOrders:
@@ -191,7 +190,7 @@ class CloudOrders:
         if report.usable and report.account is not None:
             link.account = report.account
         link.was_ready = link.was_ready or report.ready
-        if report.objects and report.phase not in _GOING:
+        if report.objects and report.phase not in GOING:
             # A CloudCluster that lost its state does not know these objects before its
             # first plan.
             link.removed = report.removed or []
@@ -204,7 +203,7 @@ class CloudOrders:
 
         Only the earlier cluster's own CloudCluster manages them.
         """
-        if report.phase in _GOING:
+        if report.phase in GOING:
             return
         theirs = cloud_cluster(self._context.name, report.uid).workflow_id
         text = (
@@ -410,12 +409,15 @@ class CloudOrders:
                 CloudClusterSignals.DELETE,
                 order.model_copy(update={"sequence": self._next_number()}),
             )
-        said = [link.report.message, link.report.waits_for] if link.report else []
+        # A report of before the deletion says what the creation waited for.
+        report = link.deletion
+        said = [report.message, report.waits_for] if report else []
         message = "; ".join(dict.fromkeys(filter(None, said)))
+        is_blocked = report is not None and report.reason == "DeletionBlocked"
         self._context.set_condition(
             "Deleting",
             FALSE,
-            "DeletingCloudCluster",
+            "DeletionBlocked" if is_blocked else "DeletingCloudCluster",
             message or "waits until all cloud objects are deleted",
         )
         return link.ended

@@ -16,6 +16,9 @@ OBJECTS_READY = "CloudObjectsReady"
 It is present only while there are any.
 """
 _NAMED_MAX = 3
+_NOT_YET_DELETED = (
+    "waits: the deletion at the cloud follows after the steps in the condition Deleting"
+)
 _NOT_PLANNED = "it does not exist yet"
 
 
@@ -67,9 +70,10 @@ def _named(each: CloudObjectState) -> str:
 def unready_objects(state: ClusterState) -> list[CloudObjectState]:
     """Return the cloud objects that are not ready.
 
-    Before a cluster was ready, these are only the objects with a problem.
+    Before a cluster was ready, these are only the objects with a problem. In a deletion,
+    the condition `Deleting` has the problems.
     """
-    if not is_created(state):
+    if not is_created(state) or state.deleting:
         return []
     was_ready = state.cloud.was_ready
     return [
@@ -107,11 +111,33 @@ def describe(each: CloudObjectState) -> str:
     return ", ".join(parts)
 
 
+def shown_states(state: ClusterState) -> list[CloudObjectState]:
+    """Return the states to show.
+
+    In a deletion, these are the objects that still exist. Before the deletion at the
+    cloud begins, the earlier problems need nobody.
+    """
+    if not is_created(state):
+        return []
+    if not state.deleting:
+        return state.cloud.states
+    if report := state.cloud.deletion:
+        return report.states
+    waiting = {"ready": False, "message": _NOT_YET_DELETED, "reason": "", "code": ""}
+    return [
+        each.model_copy(
+            update={**waiting, "since": "", "next_step": "", "retry_at": ""}
+        )
+        for each in state.cloud.states
+        if each.key
+    ]
+
+
 def shown_objects(state: ClusterState) -> list[dict[str, Any]]:
     """Return the field `status.cloudObjects`, without its empty fields."""
     fields = ("pool", "kind", "name", "phase", "reason", "code", "message", "since")
     shown = []
-    for each in state.cloud.states:
+    for each in shown_states(state):
         tree = {"object": each.key} | {name: getattr(each, name) for name in fields}
         tree |= {"nextStep": each.next_step, "retryAt": each.retry_at}
         found = {name: value for name, value in tree.items() if value}

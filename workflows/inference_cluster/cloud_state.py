@@ -14,6 +14,9 @@ from api_types.payloads.packing import Compact
 from api_types.resources.status import EventRecord
 from workflows.entity.failures import NO_FAILURE, Failure
 
+GOING = ("Deleting", "Deleted")
+"""The phases of a CloudCluster that deletes its objects."""
+
 
 class CloudLink(BaseModel):
     """The carried state of the CloudCluster of an InferenceCluster.
@@ -77,6 +80,12 @@ class CloudLink(BaseModel):
     retry_at: str = ""
     emptying_since: str = ""
     deleted: str = ""
+
+    @property
+    def deletion(self) -> CloudReport | None:
+        """The newest report if it is about the deletion at the cloud."""
+        is_going = self.report is not None and self.report.phase in GOING
+        return self.report if is_going else None
 
     @property
     def ended(self) -> bool:

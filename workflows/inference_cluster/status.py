@@ -304,8 +304,8 @@ def status_fields(name: str, state: ClusterState) -> dict[str, Any]:
         status["events"] = [
             event.wire() for event in sorted(events, key=lambda event: event.last)
         ]
-    if is_created(state) and state.cloud.states:
-        status["cloudObjects"] = shown_objects(state)
+    if rows := shown_objects(state):
+        status["cloudObjects"] = rows
     if state.observed and state.observed.nodes:
         status["nodes"] = [pool.wire() for pool in state.observed.nodes]
     return status

@@ -64,6 +64,8 @@ from workflows.inference_cluster.status import (
     view_of,
 )
 
+_SEE_DELETING = "the cluster is being deleted: see the condition Deleting"
+
 
 @workflow.defn(name="InferenceCluster")
 class InferenceClusterWorkflow(Entity[ClusterState]):
@@ -371,6 +373,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         changed.
         """
         self.context.set_condition("Ready", FALSE, "Deleting", "")
+        self._end_conditions()
         # A pass that ran during the deletion request may have started another check of
         # the stack, which can take days.
         self.installer.stop_looking()
@@ -451,6 +454,20 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             # have their own steps.
             self.state.forced = ""
         return True
+
+    def _end_conditions(self) -> None:
+        """Replace conditions whose next steps no longer apply in a deletion.
+
+        A cluster that works is ready until its deletion at the cloud begins.
+        """
+        self.context.remove_condition(OBJECTS_READY)
+        if not is_created(self.state):
+            return
+        link = self.state.cloud
+        is_running = cluster_verdict(view_of(self.state)).status == TRUE
+        if link.deleted or not (link.was_ready and is_running):
+            for each in ("ClusterReady", "BackendReady"):
+                self.context.set_condition(each, FALSE, "Deleting", _SEE_DELETING)
 
     async def _cloud_is_gone(self) -> bool:
         """Delete the cluster at its cloud once nothing on it holds cloud resources.

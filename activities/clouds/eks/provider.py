@@ -14,7 +14,8 @@ from activities.clouds.desired import (
 from activities.clouds.eks.access import endpoint_of, token_of
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.credential import read_credential
-from activities.clouds.eks.handlers.base import AwsHandler, tags_of
+from activities.clouds.eks.denials import ExplainingHandler, explained
+from activities.clouds.eks.handlers.base import tags_of
 from activities.clouds.eks.handlers.table import HANDLERS, WORK
 from activities.clouds.eks.leftovers.audit import EksAudit
 from activities.clouds.eks.preflight import Preflight
@@ -22,6 +23,7 @@ from activities.clouds.eks.wanted.control_plane import ACCESS
 from activities.clouds.eks.wanted.objects import eks_objects
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.eks.wanted.zones import candidates
+from activities.clouds.lifecycle.handler import ObjectHandler
 from activities.clouds.owner import ClusterOwner, owner_at
 from activities.clouds.permitted import PermittedSources
 from activities.clouds.provider import ApiServerEndpoint, BearerToken
@@ -73,7 +75,7 @@ class EksProvider:
         credential = read_credential(credential_text, permitted)
         self.clients = AwsClients(credential, region, endpoint_url, permitted=permitted)
         self._settings = settings
-        self._handlers: dict[tuple[str, str], AwsHandler] = {}
+        self._handlers: dict[tuple[str, str], ExplainingHandler] = {}
         self._identity: _Identity | None = None
         self._audits: dict[str, EksAudit] = {}
         self._unused_since = {} if unused_since is None else unused_since
@@ -157,7 +159,7 @@ class EksProvider:
     def work_class(self, kind: str) -> WorkClass:
         return WORK.get(kind, "Quick")
 
-    def handler(self, account: CloudAccount, kind: str) -> AwsHandler | None:
+    def handler(self, account: CloudAccount, kind: str) -> ObjectHandler | None:
         """Return the handler of a kind, or None for kinds inside the cluster.
 
         Raises CredentialsInvalid for a credential of another account.
@@ -170,7 +172,7 @@ class EksProvider:
         account = self.pinned(account)
         with self._lock:
             return self._handlers.setdefault(
-                (account.project, kind), made(self.clients, account)
+                (account.project, kind), ExplainingHandler(made(self.clients, account))
             )
 
     def cloud_cluster(self, account: CloudAccount) -> str:
@@ -193,7 +195,9 @@ class EksProvider:
 
         Raises Dependency while it is in use.
         """
-        self._audit(order).sweep(order, leftover)
+        account = self.pinned(order.account)
+        with explained(self.clients, owner_at(account), order.known):
+            self._audit(order).sweep(order, leftover)
 
     def _audit(self, order: AuditCloud) -> EksAudit:
         account = self.pinned(order.account)

@@ -12,7 +12,7 @@ exception are load balancers of a cluster that was emptied before.
 import re
 from collections.abc import Iterator
 
-from activities.clouds.gke.handlers.accounts import read_policy
+from activities.clouds.gke.handlers.accounts import lost_description, read_policy
 from activities.clouds.gke.load_balancers import BalancerSearch, is_kubernetes
 from activities.clouds.gke.search import (
     CLUSTER_KIND,
@@ -117,12 +117,11 @@ class GkeAudit(BalancerSearch):
                     evidence = (
                         f"label {_CLUSTER_LABEL}={self._base}, of claim {claim_name}"
                     )
-                    is_ours = claim is not None and is_our_claim(claim[1])
-                    yield (
-                        self._made(DISK, each, evidence)
-                        if is_ours
-                        else self._foreign(DISK, each, evidence)
-                    )
+                    if claim is not None and is_our_claim(claim[1]):
+                        yield self._made(DISK, each, evidence)
+                    else:
+                        theirs = self._foreign(DISK, each, evidence)
+                        yield theirs.model_copy(update={"blocks": False})
 
     def _filestore(self) -> Iterator[Leftover]:
         try:
@@ -220,9 +219,13 @@ class GkeAudit(BalancerSearch):
             "get_service_account",
             {"name": f"projects/{self._project}/serviceAccounts/{self._email}"},
         )
-        if account is not None and account.description == gcp_description(
-            self._owner, ACCOUNT
-        ):
+        mark = gcp_description(self._owner, ACCOUNT)
+        if account is None:
+            return
+        unmarked = ""
+        if account.description != mark:
+            unmarked = lost_description(account, mark, is_known=False)
+        if account.description == mark or unmarked:
             link = self._link("iam-admin/serviceaccounts")
             yield Leftover(
                 kind=SERVICE_ACCOUNT,
@@ -231,6 +234,7 @@ class GkeAudit(BalancerSearch):
                 ours=True,
                 key=ACCOUNT,
                 link=link,
+                unmarked=unmarked,
             )
 
     def _members(self) -> Iterator[Leftover]:

@@ -11,7 +11,7 @@ from activities.clouds.lifecycle.handler import (
 )
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import InThread, in_any_thread
-from api_types.errors import Busy
+from api_types.errors import Busy, OwnerMarkMissing
 
 _GONE_OR_OF_OTHERS = (State.ABSENT, State.FOREIGN)
 
@@ -27,8 +27,8 @@ async def delete(
 
     Returns its last observation, which is Absent, or Foreign if another owner has it.
     While the cloud rejects the deletion because the object is being created or changed,
-    it is retried. Raises Dependency while another object uses it, and the errors of the
-    handler.
+    it is retried. Raises Dependency while another object uses it, OwnerMarkMissing if the
+    object lost the mark of its owner, and the errors of the handler.
     """
     loop = asyncio.get_running_loop()
     began, ordered = loop.time(), False
@@ -40,6 +40,8 @@ async def delete(
             )
         if found.shared:
             return CloudObservation(State.FOREIGN, found.id, reason=found.shared)
+        if found.unmarked:
+            raise OwnerMarkMissing(found.unmarked)
         if found.state in _GONE_OR_OF_OTHERS and not found.duplicates:
             return found
         why = found.reason or str(found.state)

@@ -21,7 +21,12 @@ from activities.clouds.lifecycle.handler import (
 )
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import InThread, in_any_thread
-from api_types.errors import CloudObjectBroken, NameConflict, ReplaceRequired
+from api_types.errors import (
+    CloudObjectBroken,
+    NameConflict,
+    OwnerMarkMissing,
+    ReplaceRequired,
+)
 
 # If a change was made this often and the object still differs, the change has no
 # effect.
@@ -44,7 +49,8 @@ async def ensure(
     """Create, wait for or change an object until it is Ready.
 
     Returns earlier if the object is Broken, or if it is Absent after it existed or was
-    created. Raises NameConflict for an object of another owner. Raises ReplaceRequired
+    created. Raises NameConflict for an object of another owner, and OwnerMarkMissing
+    for a known object that lost its mark. Raises ReplaceRequired
     if an immutable field differs, or if the object is gone and cannot be created again.
     Raises CloudObjectBroken if changes have no effect, and the errors of the handler.
     """
@@ -53,6 +59,8 @@ async def ensure(
         found = await work.look()
         if found.state in (State.READY, State.BROKEN):
             return found
+        if found.unmarked and wanted.is_known:
+            raise OwnerMarkMissing(found.unmarked)
         if found.state is State.FOREIGN:
             raise NameConflict(
                 f"{work.title} exists and does not belong to this cluster: {found.reason}; "

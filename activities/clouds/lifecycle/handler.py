@@ -52,6 +52,8 @@ class CloudObservation:
     - `uncertain`: the look-up may have missed the object, because the cloud lists new
       objects late.
     - `health`: a problem of the object that no change of Modelplane can solve.
+    - `unmarked`: the missing owner mark and the command that restores it, if the object
+      is Foreign but its name or id shows that this cluster created it.
     - `shared`: the reason why an object in use does not belong to this cluster, so that
       a deletion keeps it.
     """
@@ -66,6 +68,7 @@ class CloudObservation:
     cause: type[ModelplaneError] | None = None
     uncertain: bool = False
     health: HealthIssue | None = None
+    unmarked: str = ""
     shared: str = ""
 
 
@@ -92,6 +95,11 @@ class ObjectWork:
     def known_id(self) -> str:
         """The id of the object, or an empty string if it was never observed."""
         return self.known.get(self.object.key, {}).get("id", "")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the object was ever observed."""
+        return self.object.key in self.known
 
     def fact(self, fact: Fact) -> str:
         """Return a fact of another object.

@@ -21,13 +21,26 @@ def interfere(cloud: AwsCloud, request: AwsRequest) -> None:
 
 
 def strip(cloud: AwsCloud, kind: str) -> None:
-    """Remove all tags of the objects of a kind."""
+    """Remove all tags of the objects of a kind, until `restore`."""
     if kind == "role":
         for role in cloud.iam.roles.values():
+            if role.tags:
+                cloud.stripped[role.id] = role.tags
             role.tags = {}
         return
     for identity in _ids(cloud, kind):
-        cloud.ec2.tags.pop(identity, None)
+        if tags := cloud.ec2.tags.pop(identity, None):
+            cloud.stripped[identity] = tags
+
+
+def restore(cloud: AwsCloud) -> None:
+    """Give all objects that still exist the tags back that `strip` removed."""
+    for role in cloud.iam.roles.values():
+        role.tags = cloud.stripped.pop(role.id, role.tags)
+    there = [each for kind in KINDS if kind != "role" for each in _ids(cloud, kind)]
+    for identity in there:
+        if tags := cloud.stripped.pop(identity, None):
+            cloud.ec2.tags[identity].update(tags)
 
 
 def _ids(cloud: AwsCloud, kind: str) -> Iterator[str]:

@@ -198,6 +198,7 @@ WITHOUT_ADVICE = {
         "LoadBalancersRemaining": _MESSAGE,
         "VolumesRemaining": _MESSAGE,
         "DeletingCloudCluster": _MESSAGE,
+        "DeletionBlocked": _MESSAGE,
         "Uninstalling": _MESSAGE,
     },
     "ModelCache": {
@@ -250,6 +251,7 @@ NOT_OF_AN_APPLY = {
     "NoControlCluster",
     "NotRunning",
     "NotYet",
+    "OwnerMarkMissing",
     "PermanentError",
     "PlanOutdated",
     "QuotaExceeded",

@@ -6,6 +6,7 @@ from typing import Any
 
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.failures import Purpose, issue_error
+from activities.clouds.eks.marks import MarkedObject, lacks, missing_tags
 from activities.clouds.eks.texts import next_step
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.graph import CloudCall, Fact, arguments
@@ -110,6 +111,21 @@ class AwsHandler(ABC):
                     continue
         return found
 
+    def marked(self, service: str, *ids: str) -> MarkedObject:
+        """Return an object of the cluster by its service and its ids."""
+        return MarkedObject(service, ids, self.clients.region)
+
+    def not_ours_inside(
+        self, item: Item, arn: str, wanted: ObjectWork
+    ) -> CloudObservation | None:
+        """Return a part of the control plane as Foreign unless its tags name the owner.
+
+        Its name does not contain the cluster's digits, so only a known part is
+        `unmarked`. `arn` is the name of the field with its ARN.
+        """
+        marked = self.marked("eks", str(item[arn])) if wanted.is_known else None
+        return not_ours(tags_of(item, "tags"), wanted, marked)
+
     @property
     def partition(self) -> str:
         """The first part of every ARN after `arn`."""
@@ -143,15 +159,34 @@ def tags_of(item: Item, at: str = "Tags") -> dict[str, str]:
     )
 
 
-def not_ours(tags: Mapping[str, str], wanted: ObjectWork) -> CloudObservation | None:
-    """Return a Foreign object unless the tags name this cluster as the owner."""
+def not_ours(
+    tags: Mapping[str, str], wanted: ObjectWork, marked: MarkedObject | None = None
+) -> CloudObservation | None:
+    """Return a Foreign object unless the tags name this cluster as the owner.
+
+    `marked` is an object with the cluster's name or id, which the cluster created. It is
+    `unmarked` if it has no owner, or if it is known and somebody changed its owner.
+    """
     owner = tags.get(labels.CLOUD_OWNER, "")
     if owner == wanted.owner.digits:
         return None
     reason = f"it has no tag {labels.CLOUD_OWNER}"
     if owner:
         reason = f"its tag {labels.CLOUD_OWNER} is {owner}"
-    return CloudObservation(State.FOREIGN, reason=reason)
+    if marked is None or (owner and not wanted.is_known):
+        return CloudObservation(State.FOREIGN, reason=reason)
+    return unmarked(marked, tags, wanted, reason)
+
+
+def unmarked(
+    marked: MarkedObject, tags: Mapping[str, str], wanted: ObjectWork, reason: str
+) -> CloudObservation:
+    """Return an object of the cluster that lacks tags as Foreign."""
+    missing = missing_tags(tags, wanted.owner, wanted.object.key)
+    text = lacks(marked, missing, "so it is neither changed nor deleted")
+    return CloudObservation(
+        State.FOREIGN, reason=reason, unmarked=text if missing else ""
+    )
 
 
 def issues_error(issues: Sequence[Item]) -> type[ModelplaneError] | None:

@@ -52,7 +52,8 @@ class EksClusterHandler(AwsHandler):
         ).get("cluster")
         if cluster is None:
             return ABSENT
-        if foreign := not_ours(tags_of(cluster, "tags"), wanted):
+        marked = self.marked("eks", str(cluster["arn"]))
+        if foreign := not_ours(tags_of(cluster, "tags"), wanted, marked):
             return foreign
         status, version = str(cluster["status"]), str(cluster.get("version", ""))
         network = cluster.get("resourcesVpcConfig", {})
@@ -213,7 +214,7 @@ class AddonHandler(AwsHandler):
         ).get("addon")
         if addon is None:
             return ABSENT
-        if foreign := not_ours(tags_of(addon, "tags"), wanted):
+        if foreign := self.not_ours_inside(addon, "addonArn", wanted):
             return foreign
         status = str(addon["status"])
         state = _ADDON_STATES.get(status, State.PENDING)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from activities.clouds.eks.failures import Purpose
-from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of
+from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of, unmarked
 from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from activities.clouds.owner import ClusterOwner, aws_tags
@@ -87,12 +87,13 @@ class TaggedHandler(AwsHandler):
 
         Without the tags nothing proves that the object may be changed.
         """
-        if wanted.known_id and self.listed(**{self.id_filter: wanted.known_id}):
-            return CloudObservation(
-                State.FOREIGN,
-                reason=f"{wanted.known_id} has lost its tag {labels.CLOUD_OWNER}",
-            )
-        return None
+        known = wanted.known_id
+        found = self.listed(**{self.id_filter: known}) if known else []
+        if not found:
+            return None
+        reason = f"{known} has lost its tag {labels.CLOUD_OWNER}"
+        marked = self.marked("ec2", known)
+        return unmarked(marked, tags_of(found[0]), wanted, reason)
 
     def listed(self, **filters: str) -> list[Item]:
         """List the existing objects that match these filters."""

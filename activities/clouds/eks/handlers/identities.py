@@ -34,7 +34,7 @@ class RoleHandler(AwsHandler):
         role = self.clients.read("iam", "get_role", RoleName=name).get("Role")
         if role is None:
             return ABSENT
-        if foreign := not_ours(tags_of(role), wanted):
+        if foreign := not_ours(tags_of(role), wanted, self.marked("role", name)):
             return foreign
         facts = {"id": name, "arn": str(role["Arn"])}
         trusted = _document(role.get("AssumeRolePolicyDocument"))
@@ -134,7 +134,7 @@ class PolicyHandler(AwsHandler):
         policy = self.clients.read("iam", "get_policy", PolicyArn=arn).get("Policy")
         if policy is None:
             return ABSENT
-        if foreign := not_ours(tags_of(policy), wanted):
+        if foreign := not_ours(tags_of(policy), wanted, self.marked("policy", arn)):
             return foreign
         version = self.clients.read(
             "iam",
@@ -243,7 +243,7 @@ class PodIdentityHandler(AwsHandler):
         association: Mapping[str, Any] | None = answer.get("association")
         if association is None:
             return ABSENT
-        if foreign := not_ours(tags_of(association, "tags"), wanted):
+        if foreign := self.not_ours_inside(association, "associationArn", wanted):
             return foreign
         differs = any(
             call["roleArn"] != association["roleArn"]

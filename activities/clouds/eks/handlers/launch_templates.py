@@ -43,7 +43,8 @@ class LaunchTemplateHandler(AwsHandler):
         template = self._described(wanted)
         if template is None:
             return ABSENT
-        if foreign := not_ours(tags_of(template), wanted):
+        marked = self.marked("ec2", str(template["LaunchTemplateId"]))
+        if foreign := not_ours(tags_of(template), wanted, marked):
             return foreign
         identity, version = (
             str(template["LaunchTemplateId"]),

@@ -10,7 +10,6 @@ from activities.clouds.eks.handlers.base import (
     Item,
     issues_error,
     issues_text,
-    not_ours,
     tags_of,
 )
 from activities.clouds.eks.handlers.control_plane import VERSION
@@ -76,7 +75,7 @@ class NodegroupHandler(AwsHandler):
         group = self._described(wanted, wanted.object.name)
         if group is None:
             return ABSENT
-        if foreign := not_ours(tags_of(group, "tags"), wanted):
+        if foreign := self.not_ours_inside(group, "nodegroupArn", wanted):
             return foreign
         name, status, version = (
             wanted.object.name,

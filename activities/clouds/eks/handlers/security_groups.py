@@ -30,7 +30,8 @@ class SecurityGroupHandler(TaggedHandler):
             for item in self.listed(
                 **{"vpc-id": call["VpcId"], "group-name": call["GroupName"]}
             ):
-                if foreign := not_ours(tags_of(item), wanted):
+                marked = self.marked("ec2", str(item["GroupId"]))
+                if foreign := not_ours(tags_of(item), wanted, marked):
                     return foreign
         return super().untagged(wanted)
 

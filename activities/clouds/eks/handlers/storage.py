@@ -7,7 +7,7 @@ does, because no other file system can get it later.
 
 from collections.abc import Mapping
 
-from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of
+from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of, unmarked
 from activities.clouds.eks.handlers.zones import EFS, refuse_zones, zones_of
 from activities.clouds.eks.wanted.storage import FILE_SYSTEM, file_system
 from activities.clouds.lifecycle.handler import (
@@ -46,7 +46,7 @@ class FileSystemHandler(AwsHandler):
         """
         items = file_systems(self, wanted)
         if not items:
-            return ABSENT
+            return self._without_tags(wanted)
         ids = [str(item["FileSystemId"]) for item in items]
         used = next(
             (item for item in items if item.get("NumberOfMountTargets")), items[0]
@@ -63,6 +63,14 @@ class FileSystemHandler(AwsHandler):
         return CloudObservation(
             state, identity, {"id": identity}, reason, duplicates=spare
         )
+
+    def _without_tags(self, wanted: ObjectWork) -> CloudObservation:
+        """Return a file system that lost its tags as Foreign, or Absent."""
+        for item in created_for(self, wanted):
+            identity = str(item["FileSystemId"])
+            reason = f"{identity} has lost its tag {labels.CLOUD_OWNER}"
+            return unmarked(self.marked("efs", identity), tags_of(item), wanted, reason)
+        return ABSENT
 
     def delete(self, wanted: ObjectWork, found: CloudObservation) -> None:
         """Delete the file system with its data.
@@ -167,16 +175,23 @@ class MountTargetsHandler(AwsHandler):
 def file_systems(handler: AwsHandler, wanted: ObjectWork) -> list[Item]:
     """List the file systems that were created for the cluster and have its tags, by id."""
     marks = {labels.CLOUD_OWNER: wanted.owner.digits, labels.CLOUD_OBJECT: FILE_SYSTEM}
-    listed = handler.clients.listed("efs", "describe_file_systems", "FileSystems")
-    tagged = [
+    return [
         item
-        for item in listed
-        if item["LifeCycleState"] != "deleted"
-        and marks.items() <= tags_of(item).items()
+        for item in created_for(handler, wanted)
+        if marks.items() <= tags_of(item).items()
     ]
+
+
+def created_for(handler: AwsHandler, wanted: ObjectWork) -> list[Item]:
+    """List the file systems that were created for the cluster, by id."""
+    listed = handler.clients.listed("efs", "describe_file_systems", "FileSystems")
     ours = creation_tokens(wanted.owner) | {wanted.token}
     known = wanted.known.get(FILE_SYSTEM, {}).get("id", "")
-    found = [item for item in tagged if was_created(item, known, ours)]
+    found = [
+        item
+        for item in listed
+        if item["LifeCycleState"] != "deleted" and was_created(item, known, ours)
+    ]
     return sorted(found, key=lambda item: str(item["FileSystemId"]))
 
 

@@ -6,14 +6,14 @@ There is one public and one private subnet in each zone. Their ranges identify t
 from collections.abc import Mapping
 from typing import Any
 
-from activities.clouds.eks.handlers.base import Item, not_ours, tags_of
+from activities.clouds.eks.handlers.base import Item, not_ours, tags_of, unmarked
 from activities.clouds.eks.handlers.ec2 import TaggedHandler
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from api_types import labels
 from api_types.errors import (
-    CloudObjectBroken,
     InvalidInput,
     ModelplaneError,
+    OwnerMarkMissing,
     ReplaceRequired,
 )
 
@@ -76,10 +76,9 @@ class SubnetsHandler(TaggedHandler):
         )
 
     def _absent(self, wanted: ObjectWork) -> CloudObservation:
-        """Return the Absent state.
+        """Return the Absent state, or Foreign for subnets that only lost their tags.
 
-        The subnets are not recreated while objects need the old ones, or if they exist
-        and only lost their tags.
+        The subnets are not recreated while objects need the old ones.
         """
         known = sorted(
             value
@@ -88,9 +87,7 @@ class SubnetsHandler(TaggedHandler):
         )
         there = [each for each in known if self.listed(**{self.id_filter: each})]
         if there:
-            return CloudObservation(
-                State.ABSENT, reason=_lost_tags(there), cause=CloudObjectBroken
-            )
+            return unmarked(self.marked("ec2", *there), {}, wanted, _lost_tags(there))
         inside = [key for key in _IN_SUBNETS if key in wanted.known]
         if known and inside:
             return CloudObservation(
@@ -159,7 +156,10 @@ class SubnetsHandler(TaggedHandler):
         for other in self.listed(
             **{"vpc-id": given["VpcId"], "cidr-block": given["CidrBlock"]}
         ):
-            if foreign := not_ours(tags_of(other), wanted):
+            marked = self.marked("ec2", str(other["SubnetId"]))
+            if foreign := not_ours(tags_of(other), wanted, marked):
+                if foreign.unmarked:
+                    raise OwnerMarkMissing(foreign.unmarked)
                 raise InvalidInput(
                     f"subnet {other['SubnetId']} has range {given['CidrBlock']}, and "
                     f"{foreign.reason}"
@@ -181,10 +181,7 @@ class SubnetsHandler(TaggedHandler):
 
 def _lost_tags(subnets: list[str]) -> str:
     has = "has lost its tag" if len(subnets) == 1 else "have lost their tag"
-    return (
-        f"{', '.join(subnets)} {has} {labels.CLOUD_OWNER}; add the cluster's tags to "
-        "them again"
-    )
+    return f"{', '.join(subnets)} {has} {labels.CLOUD_OWNER}"
 
 
 def _cannot_move(subnet: str, inside: list[str]) -> str:

@@ -74,10 +74,15 @@ class EksAudit:
             if leftover.kind not in (kind.kind, *kind.also):
                 continue
             for each in kind.find(scene):
-                if each.ours and (each.kind, each.id, each.key) == (
-                    leftover.kind,
-                    leftover.id,
-                    leftover.key,
+                if (
+                    each.ours
+                    and not each.unmarked
+                    and (each.kind, each.id, each.key)
+                    == (
+                        leftover.kind,
+                        leftover.id,
+                        leftover.key,
+                    )
                 ):
                     kind.remove(scene, each)
                     return

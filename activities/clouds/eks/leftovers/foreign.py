@@ -41,6 +41,15 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[[Item], bool]], ...] = (
         ),
     ),
     (
+        "RouteTable",
+        "describe_route_tables",
+        "RouteTables",
+        "RouteTableId",
+        "Filters",
+        # The main table is deleted with the VPC.
+        lambda item: not any(each.get("Main") for each in item.get("Associations", ())),
+    ),
+    (
         "VpcEndpoint",
         "describe_vpc_endpoints",
         "VpcEndpoints",
@@ -59,6 +68,8 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
     """
     if not scene.vpc:
         return
+    # A known object without tags is not of others.
+    explained |= {each for facts in scene.known.values() for each in facts.values()}
     inside = where(**{"vpc-id": scene.vpc})
     reservations = scene.clients.listed(
         "ec2", "describe_instances", "Reservations", Filters=inside
@@ -97,6 +108,13 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
                 and not _of_cluster(item, scene)
             ):
                 yield _foreign(scene, kind, str(item[id_field]))
+    for name in scene.clients.listed(
+        "eks", "list_nodegroups", "nodegroups", clusterName=scene.cluster
+    ):
+        if str(name) not in explained and not _is_ours(scene, str(name)):
+            evidence = f"in cluster {scene.cluster}, and not of Modelplane"
+            found = _foreign(scene, "Nodegroup", str(name), evidence=evidence)
+            yield found.model_copy(update={"key": f"pool/{name}"})
     for service, result, vpc_field, id_field in (
         ("elb", "LoadBalancerDescriptions", "VPCId", "LoadBalancerName"),
         ("elbv2", "LoadBalancers", "VpcId", "LoadBalancerArn"),
@@ -107,6 +125,16 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
                 and str(item[id_field]) not in explained
             ):
                 yield _foreign(scene, "LoadBalancer", str(item[id_field]))
+
+
+def _is_ours(scene: Scene, group: str) -> bool:
+    """Return True if a node group has the tag of the owner, or is gone."""
+    names = {"clusterName": scene.cluster, "nodegroupName": group}
+    answer = scene.clients.read("eks", "describe_nodegroup", **names)
+    found = answer.get("nodegroup")
+    return not found or tags_of(found, "tags").get(labels.CLOUD_OWNER) == (
+        scene.owner.digits
+    )
 
 
 def _of_cluster(item: Item, scene: Scene) -> bool:

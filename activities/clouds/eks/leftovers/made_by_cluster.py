@@ -356,7 +356,10 @@ def _leftover(
     kind: str, identity: str, evidence: str, link: str = "", *, ours: bool = True
 ) -> Leftover:
     text = evidence if ours else f"{evidence}, and belongs to users"
-    return Leftover(kind=kind, id=identity, evidence=text, ours=ours, link=link)
+    blocks = kind != Volumes.kind
+    return Leftover(
+        kind=kind, id=identity, evidence=text, ours=ours, link=link, blocks=blocks
+    )
 
 
 def _is_ours(scene: Scene, item: Item) -> bool:

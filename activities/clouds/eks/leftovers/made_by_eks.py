@@ -62,6 +62,7 @@ class _OfNodeGroups(LeftoverKind):
             id=identity,
             evidence=evidence,
             ours=False,
+            blocks=self.kind == ScalingGroups.kind,
             link=console(scene, self.path, identity),
         )
 

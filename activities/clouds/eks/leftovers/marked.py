@@ -22,6 +22,7 @@ from activities.clouds.eks.handlers.storage import creation_tokens, was_created
 from activities.clouds.eks.handlers.subnets import SubnetsHandler
 from activities.clouds.eks.handlers.table import HANDLERS
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
+from activities.clouds.eks.marks import MarkedObject, lacks, missing_tags
 from activities.clouds.eks.wanted.identities import (
     AUTOSCALER_POLICY,
     AUTOSCALER_ROLE,
@@ -143,21 +144,13 @@ class MarkedClusters(_Marked):
         cluster = scene.clients.read("eks", "describe_cluster", name=scene.cluster).get(
             "cluster"
         )
-        if (
-            not cluster
-            or tags_of(cluster, "tags").get(labels.CLOUD_OWNER) != scene.owner.digits
-        ):
+        if not cluster:
             return []
-        return [
-            _marked(
-                self.kind,
-                scene.cluster,
-                "cluster",
-                console(
-                    scene, "eks/home?region={region}#/clusters/{id}", scene.cluster
-                ),
-            )
-        ]
+        path = "eks/home?region={region}#/clusters/{id}"
+        link = console(scene, path, scene.cluster)
+        found = _marked(self.kind, scene.cluster, "cluster", link)
+        marked = MarkedObject("eks", (str(cluster["arn"]),), scene.clients.region)
+        return _named(scene, found, tags_of(cluster, "tags"), marked)
 
 
 class NodeGroups(_Marked):
@@ -234,26 +227,28 @@ class FileSystems(_Marked):
         A file system that Modelplane did not create may have the tags from a restore or
         from other users. It does not belong to the cluster.
         """
-        found = []
+        found = list[Leftover]()
         tokens, known = (
             creation_tokens(scene.owner),
             scene.known.get(FILE_SYSTEM, {}).get("id", ""),
         )
         for each in scene.clients.listed("efs", "describe_file_systems", "FileSystems"):
-            if (
-                tags_of(each).get(labels.CLOUD_OWNER) == scene.owner.digits
-                and each["LifeCycleState"] != "deleted"
-            ):
-                identity = str(each["FileSystemId"])
-                link = console(
-                    scene, "efs/home?region={region}#/file-systems/{id}", identity
-                )
-                if not was_created(each, known, tokens):
+            if each["LifeCycleState"] == "deleted":
+                continue
+            identity, tags = str(each["FileSystemId"]), tags_of(each)
+            link = console(
+                scene, "efs/home?region={region}#/file-systems/{id}", identity
+            )
+            is_marked_ours = tags.get(labels.CLOUD_OWNER) == scene.owner.digits
+            if not was_created(each, known, tokens):
+                if is_marked_ours:
                     found.append(unproven(self.kind, identity, link))
-                    continue
-                if each.get("NumberOfMountTargets"):
-                    found.append(_marked("MountTargets", identity, MOUNTS, link))
-                found.append(_marked(self.kind, identity, FILE_SYSTEM, link))
+                continue
+            if is_marked_ours and each.get("NumberOfMountTargets"):
+                found.append(_marked("MountTargets", identity, MOUNTS, link))
+            made = _marked(self.kind, identity, FILE_SYSTEM, link)
+            marked = MarkedObject("efs", (identity,), scene.clients.region)
+            found += _named(scene, made, tags, marked)
         return found
 
 
@@ -264,18 +259,22 @@ class MarkedIdentities(_Marked):
     also = ("Policy",)
 
     def find(self, scene: Scene) -> Sequence[Leftover]:
-        found = []
+        found = list[Leftover]()
         for key in (CLUSTER_ROLE, NODE_ROLE, EFS_ROLE, AUTOSCALER_ROLE):
             name = f"{scene.owner.base}-{key.partition('/')[2]}"
             role = scene.clients.read("iam", "get_role", RoleName=name).get("Role")
-            if role and tags_of(role).get(labels.CLOUD_OWNER) == scene.owner.digits:
-                found.append(_marked(self.kind, name, key))
+            if role:
+                marked = MarkedObject("role", (name,), scene.clients.region)
+                made = _marked(self.kind, name, key)
+                found += _named(scene, made, tags_of(role), marked)
         name = f"{scene.owner.base}-autoscaler"
         partition = partition_of(scene.clients.region)
         arn = f"arn:{partition}:iam::{scene.account.project}:policy/{name}"
         policy = scene.clients.read("iam", "get_policy", PolicyArn=arn).get("Policy")
-        if policy and tags_of(policy).get(labels.CLOUD_OWNER) == scene.owner.digits:
-            found.append(_marked("Policy", name, AUTOSCALER_POLICY))
+        if policy:
+            marked = MarkedObject("policy", (arn,), scene.clients.region)
+            made = _marked("Policy", name, AUTOSCALER_POLICY)
+            found += _named(scene, made, tags_of(policy), marked)
         return found
 
 
@@ -292,6 +291,24 @@ def _node_groups(scene: Scene) -> Iterator[tuple[str, Item]]:
         ).get("nodegroup")
         if group:
             yield str(name), group
+
+
+def _named(
+    scene: Scene, found: Leftover, tags: Mapping[str, str], marked: MarkedObject
+) -> list[Leftover]:
+    """Return an object whose name proves that it was created for this cluster.
+
+    Without an owner in its tags it is `unmarked`. An object of another owner is left out.
+    """
+    owner = tags.get(labels.CLOUD_OWNER, "")
+    if owner == scene.owner.digits:
+        return [found]
+    if owner:
+        return []
+    missing = missing_tags(tags, scene.owner, found.key)
+    text = lacks(marked, missing, "so it is not deleted")
+    update = {"unmarked": text, "evidence": "the name of this cluster, without tags"}
+    return [found.model_copy(update=update)]
 
 
 def _key_if(tags: Mapping[str, str], key: str) -> str:
@@ -313,6 +330,7 @@ def unproven(kind: str, identity: str, link: str = "") -> Leftover:
         id=identity,
         evidence=f"tag {labels.CLOUD_OWNER} alone, and not created for this cluster",
         ours=False,
+        blocks=False,
         link=link,
     )
 

@@ -1,5 +1,6 @@
 """The service account of a cluster, and its role in the project."""
 
+import shlex
 from typing import Any
 
 from google.iam.v1 import iam_policy_pb2, policy_pb2
@@ -7,6 +8,7 @@ from google.iam.v1 import iam_policy_pb2, policy_pb2
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.handlers.calls import foreign, parameters
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
+from activities.clouds.owner import is_mark
 from api_types.errors import NotYet, PermissionDenied, ServerError
 
 _PROJECTS = "resourcemanager.projects"
@@ -39,7 +41,11 @@ class AccountHandler:
         if found is None:
             return CloudObservation(State.ABSENT, uncertain=True)
         if found.description != given["service_account"]["description"]:
-            return foreign(found.description)
+            expected = given["service_account"]["description"]
+            return foreign(
+                found.description,
+                lost_description(found, expected, is_known=wanted.is_known),
+            )
         return CloudObservation(State.READY, found.email, {"id": found.email})
 
     def create(self, wanted: ObjectWork) -> None:
@@ -102,6 +108,21 @@ class BindingHandler:
             project,
             lambda policy: without_members(policy, role, lambda each: each == member),
         )
+
+
+def lost_description(found: Any, expected: str, *, is_known: bool) -> str:
+    """Return how to restore the description of an account, which has the owner's mark.
+
+    Returns "" for an unknown account with the mark of another owner.
+    """
+    if is_mark(found.description) and not is_known:
+        return ""
+    words = ["gcloud", "iam", "service-accounts", "update", found.email]
+    command = shlex.join([*words, f"--description={expected}"])
+    return (
+        f"service account {found.email} does not have the description {expected}, so it "
+        f"is neither changed nor deleted; restore with `{command}`"
+    )
 
 
 def read_policy(api: GoogleApi, project: str) -> Any:

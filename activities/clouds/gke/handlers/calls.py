@@ -13,8 +13,10 @@ def parameters(wanted: ObjectWork) -> dict[str, Any]:
     return arguments(wanted.object.calls[0], wanted.fact, wanted.token)
 
 
-def foreign(description: str) -> CloudObservation:
-    """Return an object of another owner, with its mark as the reason."""
-    return CloudObservation(
-        State.FOREIGN, reason=f'its description is "{description[:_SHOWN_MAX]}"'
-    )
+def foreign(description: str, unmarked: str = "") -> CloudObservation:
+    """Return an object of another owner, with its mark as the reason.
+
+    `unmarked` is passed for an object that this cluster created.
+    """
+    reason = f'its description is "{description[:_SHOWN_MAX]}"'
+    return CloudObservation(State.FOREIGN, reason=reason, unmarked=unmarked)

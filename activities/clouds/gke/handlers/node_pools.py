@@ -9,7 +9,13 @@ from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.handlers.calls import parameters
 from activities.clouds.gke.handlers.clusters import WANTED_VERSION
 from activities.clouds.gke.handlers.operations import GkeOperations, words
-from activities.clouds.gke.handlers.states import health_of, is_ours, mark, trouble
+from activities.clouds.gke.handlers.states import (
+    health_of,
+    is_ours,
+    lost_labels,
+    mark,
+    trouble,
+)
 from activities.clouds.gke.versions import is_below
 from activities.clouds.gke.wanted.cluster import CLUSTER
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
@@ -57,8 +63,15 @@ class NodePoolHandler:
         if found is None:
             return self._absent(wanted, given, running, failed)
         observed = dict(found.config.resource_labels)
-        if not is_ours(observed, given["node_pool"]["config"]["resource_labels"]):
-            return CloudObservation(State.FOREIGN, found.name, reason=mark(observed))
+        wanted_labels = given["node_pool"]["config"]["resource_labels"]
+        if not is_ours(observed, wanted_labels):
+            return CloudObservation(
+                State.FOREIGN,
+                found.name,
+                reason=mark(observed),
+                # The name of an unknown pool proves nothing.
+                unmarked=lost_labels(given, observed) if wanted.is_known else "",
+            )
         return self._present(wanted, given["node_pool"], found, running, failed)
 
     def _absent(

@@ -56,6 +56,30 @@ def is_ours(observed: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return observed.get(labels.GCP_OWNER) == wanted[labels.GCP_OWNER]
 
 
+def lost_labels(given: Mapping[str, Any], observed: Mapping[str, str]) -> str:
+    """Return how to restore the labels of a pool.
+
+    `given` are the arguments of its creation.
+    """
+    pool, (_, project, _, location, _, cluster) = (
+        given["node_pool"],
+        given["parent"].split("/"),
+    )
+    wanted = pool["config"]["resource_labels"]
+    # The command replaces all labels.
+    kept = {**observed, **wanted}
+    pairs = ",".join(f"{key}={kept[key]}" for key in sorted(kept))
+    command = (
+        f"gcloud container node-pools update {pool['name']} --cluster={cluster} "
+        f"--location={location} --project={project} --labels={pairs}"
+    )
+    owner = f"{labels.GCP_OWNER}={wanted[labels.GCP_OWNER]}"
+    return (
+        f"pool {pool['name']} does not have the label {owner}, so it is neither changed "
+        f"nor deleted; restore with `{command}`"
+    )
+
+
 def mark(observed: Mapping[str, str]) -> str:
     """Describe the owner mark in the labels."""
     owner = observed.get(labels.GCP_OWNER, "")

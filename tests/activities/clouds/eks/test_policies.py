@@ -14,7 +14,7 @@ import boto3
 import pytest
 
 import activities.clouds.eks
-from activities.clouds.eks.rights import FREE, IMPLIED, RIGHTS
+from activities.clouds.eks.rights import FREE, IMPLIED, OF_MARKED_OBJECTS, RIGHTS
 from activities.clouds.graph import deletion_order
 from api_types.errors import PermissionDenied
 from fakes.aws import policies
@@ -113,6 +113,20 @@ def test_a_document_grants_exactly_its_rights(name: str) -> None:
         each["Sid"] for each in document["Statement"] if not each.get("Condition")
     }
     assert unlimited == WITHOUT_CONDITION[name]
+
+
+def test_the_actions_on_marked_objects_are_those_with_a_condition_on_their_tag() -> (
+    None
+):
+    tag = "aws:ResourceTag/modelplane.ai/owner"
+    limited = {
+        action
+        for document in DOCUMENTS.values()
+        for statement in document["Statement"]
+        if tag in statement.get("Condition", {}).get("Null", {})
+        for action in statement["Action"]
+    }
+    assert limited == OF_MARKED_OBJECTS
 
 
 def test_the_readme_explains_each_statement_without_a_condition() -> None:

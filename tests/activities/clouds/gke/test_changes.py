@@ -9,6 +9,7 @@ from activities.clouds.lifecycle.handler import State
 from api_types.errors import (
     NameConflict,
     NotYet,
+    OwnerMarkMissing,
     ReplaceRequired,
 )
 from api_types.sections.clouds import GkeSettings
@@ -323,8 +324,27 @@ def test_a_namesake_of_another_owner_is_neither_changed_nor_deleted(
     with pytest.raises(NameConflict, match="does not belong to this cluster"):
         run(cloud.create_all())
     before = google.objects()
-    assert run(cloud.delete(cloud.object(key))).state is State.FOREIGN
+    if key == "iam/sa":
+        # Nobody else has a reason to use its name.
+        with pytest.raises(
+            OwnerMarkMissing, match="gcloud iam service-accounts update"
+        ):
+            run(cloud.delete(cloud.object(key)))
+    else:
+        assert run(cloud.delete(cloud.object(key))).state is State.FOREIGN
     assert google.objects() == before
+
+
+def test_a_known_pool_without_labels_waits_for_them(ready: Cloud) -> None:
+    pool = pool_of(ready)
+    before = dict(pool.config.resource_labels)
+    pool.config.resource_labels = {"team": "x"}
+    pairs = ",".join(f"{key}={before[key]}" for key in sorted(before)) + ",team=x"
+    with pytest.raises(OwnerMarkMissing, match=f"--labels={pairs}`"):
+        run(ready.delete(ready.object("pool/gpu")))
+    assert ready.google.ledger().calls("container.delete_node_pool") == []
+    pool.config.resource_labels = {"team": "x", **before}
+    assert run(ready.delete(ready.object("pool/gpu"))).state is State.ABSENT
 
 
 def test_a_recreated_cluster_does_not_conflict_with_the_earlier_one(

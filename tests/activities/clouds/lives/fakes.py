@@ -60,7 +60,7 @@ class MortalEks(EksProvider):
         self.clients = MortalAws(clients, deaths)
         self._deaths = deaths
 
-    def handler(self, account: CloudAccount, kind: str) -> ObjectHandler | None:  # type: ignore[override]
+    def handler(self, account: CloudAccount, kind: str) -> ObjectHandler | None:
         made = super().handler(account, kind)
         return None if made is None else Mortal(made, self._deaths)
 
@@ -153,5 +153,11 @@ def eks_fake(aws: FakeAws) -> Fake:
         ],
         pool=an_eks_pool,
         degrade=lambda pools: _degrade_aws(aws, pools),
-        person=aws.remove_of_others,
+        person=lambda: _act(aws),
     )
+
+
+def _act(aws: FakeAws) -> None:
+    """Do what the workflow asks of a person."""
+    aws.remove_of_others()
+    aws.restore_tags()

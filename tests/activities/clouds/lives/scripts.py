@@ -14,6 +14,7 @@ from api_types.errors import (
     CapacityUnavailable,
     ClusterUnreachable,
     ModelplaneError,
+    OwnerMarkMissing,
     ServerError,
     TransientError,
 )
@@ -269,7 +270,8 @@ class _Script:
             person()
         await life.pass_time(self._gone_or_held_up, 2 * _HOURS)
         gone = life.gone
-        if not gone and self._names_things_of_others():
+        if not gone and self._needs_a_person():
+            self._ended.wrong += self._without_next_step()
             self._ended.how.append("waits for a person")
             self._fake.person()
             gone = await life.until_gone(2 * _HOURS)
@@ -291,7 +293,7 @@ class _Script:
     def _gone_or_held_up(self) -> bool:
         """Return True if the cluster is gone, or has waited for its owners for an hour."""
         now = asyncio.get_running_loop().time()
-        if not self._names_things_of_others():
+        if not self._needs_a_person():
             self._held_up_since = now
         return self._life.gone or now - self._held_up_since > HOUR
 
@@ -300,6 +302,11 @@ class _Script:
         return any(
             not each.ours for each in self._life.temporal.instance.state.leftovers
         )
+
+    def _needs_a_person(self) -> bool:
+        """Return True if a person has to delete an object, or to restore its tags."""
+        reasons = {each.reason for each in self._life.states}
+        return self._names_things_of_others() or OwnerMarkMissing.__name__ in reasons
 
     def _named(self) -> str:
         """Return everything that the workflow has listed as not its own."""

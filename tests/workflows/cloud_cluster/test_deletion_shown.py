@@ -1,0 +1,218 @@
+"""What a deletion shows: its rows, its problems with their next steps, and its blockers."""
+
+from datetime import timedelta
+
+from api_types.messages.clouds import (
+    CLUSTER_KEY,
+    CloudAudit,
+    CloudDelete,
+    CloudObjectResult,
+    CloudObjectState,
+    Leftover,
+)
+from tests.activities.clouds.builders import UID
+from tests.simulation.lives.virtual_plane import on_a_virtual_loop
+from tests.workflows.cloud_cluster.at_cloud import (
+    NAME,
+    AtCloud,
+    a_class,
+    a_cluster,
+    control_plane,
+    held_by,
+)
+from tests.workflows.cloud_cluster.decided import Decided, ready
+from tests.workflows.environment.harness import Json, condition, message, reason
+from workflows.cloud_cluster import deletion, shown
+from workflows.cloud_cluster.calls import AUDIT
+from workflows.cloud_cluster.teardown import Teardown
+from workflows.entity.failures import Failure
+
+VPC, SUBNET, ACCOUNT = "net/vpc", "net/subnet", "iam/sa"
+BALANCER = Leftover(kind="LoadBalancer", id="lb-1", evidence="in the network")
+DISK = Leftover(kind="Disk", id="pvc-1", evidence="of a user", blocks=False)
+MARK = Failure("OwnerMarkMissing", "role r does not have the tag; restore with `tag`")
+ABANDON = (
+    "and run `modelplane retry ic/prod`; or leave everything that still exists with the "
+    "annotation modelplane.ai/abandon=true, and the status lists it"
+)
+STEP = f"run the command in the message, or delete the object at the cloud, {ABANDON}"
+OTHERS = f"delete them at the cloud if nothing needs them, {ABANDON}"
+
+
+class Deleted(Decided):
+    """A cluster that was Ready, and whose deletion has begun."""
+
+    def __init__(self, cluster: Decided) -> None:
+        self.__dict__ = cluster.__dict__
+        self.state.deletion = CloudDelete(uid=UID, sequence=9)
+        self.teardown = Teardown(self.context, self.calls, self.entries, self.converge)
+
+    async def step(self, delay: timedelta = timedelta()) -> None:
+        self.context.time += delay
+        self.context.requeue_time = None
+        await self.teardown.update()
+
+    async def gone(self, key: str) -> None:
+        self.calls.done(key, CloudObjectResult(key=key, phase="Absent"))
+        await self.step()
+
+    def rows(self) -> dict[str, CloudObjectState]:
+        found = deletion.states_of(self.state, self.calls.keys)
+        return {each.key or each.name: each for each in found}
+
+    def report(self) -> tuple[str, str]:
+        report = shown.report_of(self.state, UID, self.calls.keys)
+        return report.reason, report.message
+
+
+async def deleted() -> Deleted:
+    cluster = Deleted(ready())
+    await cluster.step()
+    return cluster
+
+
+async def test_rows_say_what_is_deleted_and_what_waits_for_what() -> None:
+    cluster = await deleted()
+    title = cluster.entry(CLUSTER_KEY).title
+    rows = {key: each.message for key, each in cluster.rows().items()}
+    assert {key: rows[key] for key in (CLUSTER_KEY, "pool/gpu", SUBNET, VPC)} == {
+        CLUSTER_KEY: "is being deleted",
+        "pool/gpu": "is deleted with the control plane",
+        SUBNET: f"waits until {title} is deleted",
+        VPC: f"waits until {cluster.entry(SUBNET).title} is deleted",
+    }
+    assert {each.phase for each in cluster.rows().values()} == {"Deleting"}
+    await cluster.gone(CLUSTER_KEY)
+    assert (CLUSTER_KEY in cluster.rows(), "pool/gpu" in cluster.rows()) == (
+        False,
+        False,
+    )
+
+
+async def test_progress_is_no_problem() -> None:
+    cluster = await deleted()
+    title = cluster.entry(CLUSTER_KEY).title
+    assert cluster.report() == ("Deleting", f"deleting {title}")
+
+
+async def test_problems_of_before_the_deletion_are_forgotten() -> None:
+    cluster = ready()
+    cluster.entries.failed(VPC, Failure("CapacityUnavailable", "no machines"))
+    going = Deleted(cluster)
+    await going.step()
+    assert (going.rows()[VPC].reason, going.rows()[VPC].next_step) == ("", "")
+    assert going.entry(VPC).trouble.type == ""
+
+
+async def test_an_object_without_mark_holds_the_deletion_and_names_the_next_step() -> (
+    None
+):
+    cluster = await deleted()
+    await cluster.gone(CLUSTER_KEY)
+    for key in ("iam/binding", SUBNET, VPC):
+        await cluster.gone(key)
+    cluster.calls.failed(ACCOUNT, MARK)
+    await cluster.step()
+    row = cluster.rows()[ACCOUNT]
+    assert (row.reason, row.message, row.next_step) == (
+        MARK.type,
+        MARK.message,
+        STEP,
+    )
+    title = cluster.entry(ACCOUNT).title
+    text = f"{MARK.type}: {title}: {MARK.message}; next step: {STEP}"
+    assert cluster.report() == ("DeletionBlocked", text)
+    assert not await cluster.teardown.update()
+    await cluster.step(timedelta(minutes=2))
+    assert cluster.calls.running(ACCOUNT), "it is tried again"
+
+
+async def test_a_part_of_the_cluster_without_mark_goes_with_it() -> None:
+    cluster = await deleted()
+    cluster.teardown._failed("pool/gpu", MARK)
+    assert cluster.entry("pool/gpu").gone
+    assert cluster.reasons[-1] == "DeletedWithCluster"
+
+
+async def test_objects_of_others_are_named_half_a_minute_after_they_block() -> None:
+    cluster = await deleted()
+    await cluster.gone(CLUSTER_KEY)
+    for key in [each for each in cluster.calls.keys if each != SUBNET]:
+        await cluster.gone(key)
+    assert not cluster.calls.running(AUDIT)
+    await cluster.step(timedelta(seconds=29))
+    assert not cluster.calls.running(AUDIT)
+    await cluster.step(timedelta(seconds=1))
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[BALANCER, DISK]))
+    await cluster.step()
+    told = f"owned by others and blocking the deletion: LoadBalancer lb-1; next step: {OTHERS}"
+    assert cluster.report() == ("DeletionBlocked", told)
+    row = cluster.rows()["lb-1"]
+    assert (row.kind, row.reason, row.message, row.next_step, bool(row.since)) == (
+        *("LoadBalancer", "OwnedByOthers", "in the network", OTHERS),
+        True,
+    )
+    assert not cluster.calls.running(AUDIT), "the next search follows after a pause"
+    await cluster.step(timedelta(minutes=1))
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[DISK]))
+    await cluster.step()
+    assert (cluster.report()[0], cluster.state.blocked_since) == ("Deleting", "")
+
+
+async def test_an_audit_of_before_the_last_deletion_does_not_end_it() -> None:
+    cluster = await deleted()
+    await cluster.gone(CLUSTER_KEY)
+    for key in [each for each in cluster.calls.keys if each != SUBNET]:
+        await cluster.gone(key)
+    await cluster.step(timedelta(seconds=30))
+    await cluster.gone(SUBNET)
+    while rest := [each for each in cluster.calls.keys if each != AUDIT]:
+        await cluster.gone(rest[0])
+    cluster.calls.done(AUDIT, CloudAudit())
+    assert not await cluster.teardown.update()
+    assert cluster.calls.running(AUDIT)
+
+
+async def test_a_leftover_without_mark_holds_the_deletion() -> None:
+    cluster = await deleted()
+    while rest := [each for each in cluster.calls.keys if each != AUDIT]:
+        await cluster.gone(rest[0])
+    role = Leftover(kind="Role", id="r", ours=True, unmarked=MARK.message)
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[role]))
+    assert not await cluster.teardown.update()
+    text = f"{MARK.type}: Role r: {MARK.message}; next step: {STEP}"
+    assert cluster.report()[1].startswith(text)
+    assert cluster.rows()["r"].next_step == STEP
+
+
+# On the InferenceCluster
+
+
+def rows_of(seen: Json) -> dict[str, Json]:
+    return {each["object"]: each for each in seen["status"].get("cloudObjects", [])}
+
+
+@on_a_virtual_loop
+async def test_a_cluster_shows_the_missing_mark_and_its_deletion_goes_on_with_it() -> (
+    None
+):
+    clusters = AtCloud()
+    async with control_plane(clusters) as (plane, at_cloud):
+        await plane.apply(a_class())
+        await plane.apply(a_cluster())
+        await plane.ready("InferenceCluster", NAME)
+        at_cloud.cloud.stripped.add(ACCOUNT)
+        await plane.delete("InferenceCluster", NAME)
+        seen = await plane.until("InferenceCluster", NAME, held_by("DeletionBlocked"))
+        assert "restore with `tag`" in message(seen, "Deleting")
+        assert STEP in message(seen, "Deleting")
+        assert rows_of(seen)[ACCOUNT]["nextStep"] == STEP
+        assert (condition(seen, "ClusterReady"), reason(seen, "ClusterReady")) == (
+            "False",
+            "Deleting",
+        )
+        assert ACCOUNT in at_cloud.cloud.things
+        at_cloud.cloud.stripped.clear()
+        await plane.gone("InferenceCluster", NAME)
+        closed = await plane.handle("InferenceCluster", NAME).query("describe")
+        assert (at_cloud.cloud.things, closed["status"].get("leftBehind")) == ({}, None)
