@@ -17,6 +17,8 @@ from typer.core import TyperGroup
 
 from client.failures import ExitCode, exit_code_of, report
 from client.output.terminal import escaping
+from client.parsing.completion import with_completion
+from client.parsing.global_options import use_global_options
 from client.parsing.help_texts import with_examples
 from client.parsing.usage_errors import UsageProblem, usage_report
 from fleet_client.errors import CommandFailed, Refused
@@ -200,6 +202,11 @@ GROUPS = {
         "ui": Command(
             "inspect.ui", "ui", "Print the address in the Temporal UI and open it."
         ),
+        "completion": Command(
+            "inspect.completion",
+            "completion",
+            "Print the script that completes commands in bash, zsh or fish.",
+        ),
         "version": Command(
             "inspect.version",
             "version",
@@ -230,7 +237,7 @@ class LazyCommands(TyperGroup):
             single = typer.Typer(add_completion=False, rich_markup_mode=None)
             single.command(cmd_name)(member)
             member = single
-        return with_examples(typer.main.get_command(member))
+        return with_completion(with_examples(typer.main.get_command(member)))
 
     def format_commands(self, _ctx: Any, formatter: Any) -> None:
         """List the commands in the help text without importing them."""
@@ -349,31 +356,24 @@ def common(
 ) -> None:
     """Apply the options that precede the command."""
     del show_version, token
-    of_front = any(
-        given is not None
-        for given in (server, token_file, ca_file, client_cert, client_key)
-    )
-    if of_front or config is not None:
-        from api_types import environment  # noqa: PLC0415 - pydantic is slow to import
+    options = {
+        "config": config,
+        "server": server,
+        "token_file": token_file,
+        "ca_file": ca_file,
+        "client_cert": client_cert,
+        "client_key": client_key,
+    }
+    if use_global_options(options):
+        from api_types.environment import SERVER_VARIABLE  # noqa: PLC0415 - slow to import
         from fleet_client.configuration import front_named  # noqa: PLC0415 - as above
 
-        named = {
-            environment.CONFIG_VARIABLE: config,
-            environment.SERVER_VARIABLE: server,
-            environment.TOKEN_FILE_VARIABLE: token_file,
-            environment.CA_FILE_VARIABLE: ca_file,
-            environment.CLIENT_CERT_VARIABLE: client_cert,
-            environment.CLIENT_KEY_VARIABLE: client_key,
-        }
-        for variable, value in named.items():
-            if value is not None:
-                os.environ[variable] = str(value)
-        if of_front and not front_named():
+        if not front_named():
             raise Refused(
                 "--token-file, --ca-file, --client-cert and --client-key apply "
                 "to a front, and no front is named",
                 next_step=(
-                    f"name the front with --server or {environment.SERVER_VARIABLE}, "
+                    f"name the front with --server or {SERVER_VARIABLE}, "
                     "or remove these options to use Temporal"
                 ),
             )

@@ -39,6 +39,14 @@ def schema_lines(
     return lines
 
 
+def fields_at(schema: Tree, path: Sequence[str]) -> list[str]:
+    """Return the names of the fields below a path, none for an unknown path."""
+    node: Tree = schema
+    for name in path:
+        node = _fields(node).get(name, {})
+    return list(_fields(node))
+
+
 def _with_descriptions(node: Tree) -> Iterator[str]:
     required = _object_of(node).get("required", ())
     for name, field in _fields(node).items():

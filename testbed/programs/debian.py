@@ -1,7 +1,8 @@
 """Programs from Debian packages, without installing them.
 
 The packages are unpacked into a folder, with the libraries that the machine lacks. A
-browser has no Go module, and few test machines can reach the hosts of its releases.
+browser and shells have no Go module, and few test machines can reach the hosts of their
+releases.
 Debian keeps only the newest version of a package, so the version is not pinned, and any
 version that starts is accepted. apt verifies the packages against the signed lists of
 the distribution.
@@ -53,6 +54,22 @@ BROWSER = DebianProgram(
 )
 
 
+ZSH = DebianProgram(
+    name="zsh-shell",
+    package="zsh",
+    program="bin/zsh",
+    on_path=("zsh",),
+    hint="install zsh, so that it is on PATH",
+)
+FISH = DebianProgram(
+    name="fish-shell",
+    package="fish",
+    program="usr/bin/fish",
+    on_path=("fish",),
+    hint="install fish, so that it is on PATH",
+)
+
+
 class PackageFailed(Exception):
     """A package is not available. The message lists the attempts."""
 
@@ -94,7 +111,7 @@ def unpack(wanted: DebianProgram, folder: Path, say: Callable[[str], None]) -> N
         for package in sorted(Path(scratch).glob("*.deb")):
             _run(wanted, ["dpkg-deb", "--extract", str(package), str(folder)], folder)
     program = folder / "bin" / wanted.name
-    program.parent.mkdir()
+    program.parent.mkdir(exist_ok=True)
     libraries = sorted(
         {os.path.relpath(path.parent, program.parent) for path in folder.rglob("*.so*")}
     )

@@ -147,17 +147,24 @@ class Installer:
 
         Raise InstallFailed if it is not available.
         """
-        if found := debian.found_on_path(debian.BROWSER):
+        return self.debian_program(debian.BROWSER)
+
+    def debian_program(self, wanted: debian.DebianProgram) -> Path:
+        """Install a program from a Debian package.
+
+        Raise InstallFailed if it is not available.
+        """
+        if found := debian.found_on_path(wanted):
             return found
-        place = self._cache / "debian" / debian.BROWSER.name
-        program = place / "bin" / debian.BROWSER.name
+        place = self._cache / "debian" / wanted.name
+        program = place / "bin" / wanted.name
         with self._lock(place):
             # The folder contains only the libraries that this machine lacked. Another
             # machine may lack more.
             if not debian.starts(program):
                 with _beside(place) as draft:
                     try:
-                        debian.unpack(debian.BROWSER, draft, self._say)
+                        debian.unpack(wanted, draft, self._say)
                     except debian.PackageFailed as error:
                         raise InstallFailed(str(error)) from error
         return program

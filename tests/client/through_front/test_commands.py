@@ -76,6 +76,7 @@ ELSEWHERE = {
     "render",
     "validate",
     "schema",
+    "completion",
     "api-resources",
     "service",
     "chat",
