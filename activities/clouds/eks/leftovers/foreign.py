@@ -21,6 +21,15 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[[Item], bool]], ...] = (
     ),
     ("Subnet", "describe_subnets", "Subnets", "SubnetId", "Filters", lambda _: True),
     (
+        "RouteTable",
+        "describe_route_tables",
+        "RouteTables",
+        "RouteTableId",
+        "Filters",
+        # The main table is deleted with its VPC.
+        lambda item: not any(each.get("Main") for each in item.get("Associations", ())),
+    ),
+    (
         "SecurityGroup",
         "describe_security_groups",
         "SecurityGroups",
@@ -115,6 +124,14 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
             evidence = f"in cluster {scene.cluster}, and not of Modelplane"
             found = _foreign(scene, "Nodegroup", str(name), evidence=evidence)
             yield found.model_copy(update={"key": f"pool/{name}"})
+    for item in scene.clients.listed(
+        "ec2",
+        "describe_internet_gateways",
+        "InternetGateways",
+        Filters=where(**{"attachment.vpc-id": scene.vpc}),
+    ):
+        if not _of_cluster(item, scene):
+            yield _foreign(scene, "InternetGateway", str(item["InternetGatewayId"]))
     for service, result, vpc_field, id_field in (
         ("elb", "LoadBalancerDescriptions", "VPCId", "LoadBalancerName"),
         ("elbv2", "LoadBalancers", "VpcId", "LoadBalancerArn"),

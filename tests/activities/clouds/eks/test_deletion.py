@@ -432,6 +432,9 @@ async def test_foreign_objects_in_the_vpc_are_listed_and_kept(
     theirs = ec2.create_security_group(GroupName="theirs", Description="x", VpcId=vpc)[
         "GroupId"
     ]
+    table = ec2.create_route_table(VpcId=vpc)["RouteTable"]["RouteTableId"]
+    gateway = ec2.create_internet_gateway()["InternetGateway"]["InternetGatewayId"]
+    ec2.attach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
     subnet = world.known["net/subnets"]["private-us-east-2a"]
     interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"][
         "NetworkInterfaceId"
@@ -443,6 +446,8 @@ async def test_foreign_objects_in_the_vpc_are_listed_and_kept(
     assert {(each.kind, each.id) for each in foreign} == {
         ("SecurityGroup", theirs),
         ("NetworkInterface", interface),
+        ("RouteTable", table),
+        ("InternetGateway", gateway),
     }
     assert {each.evidence for each in foreign} == {
         f"in VPC {vpc}, and not of this cluster"
@@ -450,9 +455,13 @@ async def test_foreign_objects_in_the_vpc_are_listed_and_kept(
     for each in foreign:
         world.provider.sweep(world.audit(), each)
         world.provider.sweep(world.audit(), each.model_copy(update={"ours": True}))
-    assert {each.id for each in swept(world) if not each.ours} == {theirs, interface}
+    ids = {each.id for each in foreign}
+    assert {each.id for each in swept(world) if not each.ours} == ids
     ec2.delete_network_interface(NetworkInterfaceId=interface)
     ec2.delete_security_group(GroupId=theirs)
+    ec2.delete_route_table(RouteTableId=table)
+    ec2.detach_internet_gateway(InternetGatewayId=gateway, VpcId=vpc)
+    ec2.delete_internet_gateway(InternetGatewayId=gateway)
     await world.delete(objects["net/subnets"])
     await world.delete(objects["net/vpc"])
     assert aws.remains() == []
