@@ -5,6 +5,7 @@ with the promise that it breaks.
 """
 
 from tests.mutants.edits import Mutant
+from tests.mutants.kept_clouds import AT_CLOUDS
 
 ENTITY = "workflows/entity/entity.py"
 ADMISSION = "workflows/entity/admission.py"
@@ -868,4 +869,5 @@ KEPT: tuple[Mutant, ...] = (
     *RECREATED,
     *STATUSES,
     *LOBBY,
+    *AT_CLOUDS,
 )

@@ -12,6 +12,7 @@ from temporalio.api.sdk.v1 import WorkflowMetadata
 from api_types.messages.clouds import (
     CLUSTER_KEY,
     CloudDelete,
+    CloudHealth,
     CloudOrder,
     CloudProblem,
     CloudReport,
@@ -73,6 +74,17 @@ def test_the_table_shows_the_current_state_of_every_object() -> None:
     assert shown.details_of("prod", cluster.state, []).startswith(
         "**CloudCluster prod** — Ready"
     )
+
+
+def test_the_trouble_of_an_existing_object_is_shown_until_the_deletion() -> None:
+    cluster = ready()
+    cluster.entry(POOL).health = CloudHealth(
+        error="CapacityUnavailable", code="DEGRADED", text="no machines"
+    )
+    shown_text = "CapacityUnavailable: pool/gpu (NodePool gpu): no machines"
+    assert shown.trouble(cluster.state) == (shown.PROVISIONING, shown_text)
+    cluster.state.deletion = CloudDelete(uid=UID, sequence=9)
+    assert shown.trouble(cluster.state) == ("", "")
 
 
 def test_the_table_shows_messages_of_the_cloud_and_no_text_breaks_it() -> None:
