@@ -24,7 +24,7 @@ AT_CLOUDS = (
     Mutant(
         "workflows/cloud_cluster/shown.py",
         "trouble",
-        "entry.health is not None and state.deletion is None and (entry not in failing)",
+        "entry.health is not None and entry not in failing",
         "False",
         "tests/workflows/cloud_cluster/test_shown.py",
     ),
