@@ -3,12 +3,9 @@
 `python -m tests.docs.generated` writes them, and so does `make docs-reference`.
 """
 
-import io
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,10 +16,10 @@ from pydantic.fields import FieldInfo
 from api_types.engines.profiles import CUSTOM, FACTS, OVERRIDES, named
 from api_types.environment import OTHERS, variable_of
 from api_types.settings import Settings
-from client.main import run
+from tests.docs.output import PROGRAM, output_of
+from tests.docs.reference import drawings, pages
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ".venv/bin/modelplane"
 # A longer default is shown as a list below the table.
 _DEFAULT_CHARACTERS_MAX = 80
 
@@ -90,16 +87,6 @@ def settings_page() -> str:
         "These variables are not settings and have no key in the file.\n\n"
         f"| Variable | Meaning |\n|---|---|\n{others}"
     )
-
-
-def output_of(line: str) -> str:
-    """Run a command of this repository in this process and return its standard output."""
-    program, *words = shlex.split(line)
-    assert program == PROGRAM, line
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        run(words)
-    return printed.getvalue().strip()
 
 
 def readme() -> str:
@@ -210,6 +197,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/clouds/first-cluster-eks.md": partial(first_cluster_page, "eks"),
     "docs/clouds/first-cluster-gke.md": partial(first_cluster_page, "gke"),
     "README.md": readme,
+    **pages.PAGES,
+    **drawings.DRAWINGS,
 }
 
 

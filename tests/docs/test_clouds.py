@@ -8,7 +8,8 @@ from typing import Any
 import botocore.session
 import pytest
 
-from tests.docs.generated import PROGRAM, ROOT, output_of
+from tests.docs.generated import ROOT
+from tests.docs.output import PROGRAM, output_of
 from workflows.cloud_cluster.shown import _SECONDS
 
 CLOUDS = ROOT / "docs" / "clouds"

@@ -4,6 +4,8 @@ import pytest
 
 from api_types.settings import setting_keys
 from tests.docs.generated import PAGES, ROOT, readme, sections
+from tests.docs.reference import source
+from tests.docs.reference.pages import CONDITIONS
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -29,3 +31,31 @@ def test_every_setting_is_described_by_sentences() -> None:
     assert list(described) == setting_keys()
     assert [key for key, text in described.items() if not text.endswith(".")] == []
     assert [key for key, text in described.items() if "|" in text] == []
+
+
+def test_every_type_of_condition_is_explained() -> None:
+    named = set().union(*source.condition_types().values())
+    assert named <= set(CONDITIONS)
+    unused = {
+        each for each in set(CONDITIONS) - named if not source.kinds_that_name(each)
+    }
+    assert unused == set()
+
+
+def test_the_reference_has_reasons_and_events_of_every_kind_with_a_workflow() -> None:
+    kinds = {
+        "InferenceClass",
+        "InferenceCluster",
+        "InferenceGateway",
+        "ModelCache",
+        "ModelDeployment",
+        "ModelEndpoint",
+        "ModelReplica",
+        "ModelService",
+    }
+    assert kinds <= {one.kind for one in source.reasons()}
+    refused = source.Event("ModelDeployment", "Warning", "ScaleRefused", "")
+    assert refused in source.events()
+    held = source.Reason("ModelDeployment", "", "False", "SeveralAutoscalers")
+    assert held in source.reasons()
+    assert "modelplane_worker_up" in {one.name for one in source.metrics()}
