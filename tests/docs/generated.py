@@ -23,6 +23,13 @@ ROOT = Path(__file__).parents[2]
 # A longer default is shown as a list below the table.
 _DEFAULT_CHARACTERS_MAX = 80
 
+TUTORIALS = ("docs/tutorials/model-team.md", "docs/tutorials/platform-team.md")
+USE_CASES = sorted(
+    file.relative_to(ROOT).as_posix()
+    for file in (ROOT / "examples" / "use-cases").glob("*/README.md")
+)
+"""The README of each use case shows the plan of its files."""
+
 _HEAD = """# Settings
 
 This page is generated from the code: change the descriptions in `api_types/settings.py` and
@@ -89,15 +96,15 @@ def settings_page() -> str:
     )
 
 
-def readme() -> str:
-    """Return README.md with the present output of the commands that it shows."""
+def with_output(page: str) -> str:
+    """Return a document with the present output of the commands that it shows."""
 
     def renewed(block: re.Match[str]) -> str:
         lines = re.findall(r"^\$ (.*)$", block[1], flags=re.MULTILINE)
         shown = "\n".join(f"$ {line}\n{output_of(line)}" for line in lines)
         return f"```console\n{shown}\n```"
 
-    text = (ROOT / "README.md").read_text()
+    text = (ROOT / page).read_text()
     return re.sub(r"(?ms)^```console\n(.*?)^```$", renewed, text)
 
 
@@ -196,7 +203,8 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/how-to/engines.md": engines_page,
     "docs/clouds/first-cluster-eks.md": partial(first_cluster_page, "eks"),
     "docs/clouds/first-cluster-gke.md": partial(first_cluster_page, "gke"),
-    "README.md": readme,
+    "README.md": partial(with_output, "README.md"),
+    **{page: partial(with_output, page) for page in (*TUTORIALS, *USE_CASES)},
     **pages.PAGES,
     **drawings.DRAWINGS,
 }

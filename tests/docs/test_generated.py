@@ -1,9 +1,12 @@
 """The generated parts of the documentation are up to date."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from api_types.settings import setting_keys
-from tests.docs.generated import PAGES, ROOT, readme, sections
+from tests.docs.generated import PAGES, ROOT, TUTORIALS, USE_CASES, sections
 from tests.docs.reference import source
 from tests.docs.reference.pages import CONDITIONS
 
@@ -18,8 +21,22 @@ def test_a_page_is_what_the_code_generates(
     )
 
 
-def test_the_readme_shows_the_output_of_a_command() -> None:
-    assert "```console\n$ .venv/bin/modelplane plan --offline" in readme()
+@pytest.mark.parametrize("page", ["README.md", *TUTORIALS, *USE_CASES])
+def test_the_document_shows_the_output_of_a_command(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert "\n$ .venv/bin/modelplane plan --offline" in text
+
+
+def test_each_use_case_has_a_short_readme_and_all_are_listed() -> None:
+    folder = ROOT / "examples" / "use-cases"
+    names = {each.name for each in folder.iterdir() if each.is_dir()}
+    listed = set(
+        re.findall(r"\(([a-z-]+)/README.md\)", (folder / "README.md").read_text())
+    )
+    assert names == listed == {Path(page).parent.name for page in USE_CASES}
+    for page in USE_CASES:
+        text = (ROOT / page).read_text().partition("```")[0]
+        assert 4 <= len(text.splitlines()) <= 11, page
 
 
 def test_every_setting_is_described_by_sentences() -> None:

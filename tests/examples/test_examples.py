@@ -5,19 +5,20 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from api_types.validation.manifests import admit_all, dump, load, parse
 from fleet_client.checks import CHECKS
+from scheduler import read_policy
 from testbed.fleet.fleet_file import FleetFile
 
 ROOT = Path(__file__).parents[2] / "examples"
 FLEETS = sorted((ROOT / "fleets").glob("*.yaml"))
 # KEDA's objects, which tests/front/scaling/test_examples.py checks.
 OF_OTHERS = sorted((ROOT / "keda").glob("*.yaml"))
+POLICIES = sorted(ROOT.rglob("policy.yaml"))
 MANIFESTS = sorted(
-    file
-    for file in ROOT.rglob("*.yaml")
-    if file not in FLEETS and file not in OF_OTHERS
+    set(ROOT.rglob("*.yaml")) - set(FLEETS) - set(OF_OTHERS) - set(POLICIES)
 )
 SCRIPT = ROOT / "deploy_and_scale.py"
 SCRIPT_LINES_MAX = 95
@@ -72,6 +73,11 @@ def test_every_example_is_accepted_and_survives_the_round_trip(path: Path) -> No
     assert admitted
     for one in admitted:
         assert dump(load(dump(one.manifest))) == dump(one.manifest)
+
+
+@pytest.mark.parametrize("path", POLICIES, ids=lambda path: path.parent.name)
+def test_every_policy_is_accepted(path: Path) -> None:
+    read_policy(yaml.safe_load(path.read_text()))
 
 
 @pytest.mark.parametrize("path", FLEETS, ids=lambda path: path.name)

@@ -137,6 +137,15 @@ def kind_page(info: KindInfo) -> str:
 # Conditions and events
 
 
+def _example_of(advice: str) -> str:
+    """Return a next step with an example for each value that a message inserts."""
+    return (
+        advice.replace("{namespace}", "ml-team")
+        .replace("{command}", "KIND/NAME")
+        .replace("{name}", "NAME")
+    )
+
+
 def conditions_page() -> str:
     """Return the page with the conditions of each kind, their reasons and the next step."""
     text = (
@@ -165,7 +174,7 @@ def conditions_page() -> str:
                     sorted({_code(one.type) for one in by_reason[reason]} - {""})
                 ),
                 ", ".join(sorted({one.status for one in by_reason[reason]} - {""})),
-                advice.get(reason, ""),
+                _example_of(advice.get(reason, "")),
             )
             for reason in sorted(by_reason)
         ]
