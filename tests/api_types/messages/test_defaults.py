@@ -38,6 +38,7 @@ MEANING = {
     "CloudPlan.rebuilds": 1,
     "CloudPlan.audit_rounds": 3,
     "CloudObjectOrder.create": True,
+    "Leftover.blocks": True,
     "Identity.key": "private_key",
     "Connection.key": "kubeconfig",
     "ClusterFacts.routing": "pool",
