@@ -5,6 +5,7 @@ campaign is `make faults-clouds`. A life that it finds is added to FOUND.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.activities.clouds.lives.scripts import life_of
 from tests.random_cases import FIXED_SEED, SEED, cases
 
 LIVES = {"GKE": 3, "EKS": 2}
+# Further lives, for `make test-long`.
+MORE = 20
 # Numbers of lives, under the seed of every run, that once found an error.
 FOUND: dict[str, tuple[int, ...]] = {"GKE": (40, 47, 88, 94, 101), "EKS": (4,)}
 
@@ -40,11 +43,17 @@ def eks(aws: FakeAws) -> Fake:
     return eks_fake(aws)
 
 
-def seeds(source: str) -> list[tuple[int, int]]:
+def seeds(source: str) -> list[Any]:
     """Return the lives of a run, as seed and number."""
+    first = cases(LIVES[source])
     return [
         *((FIXED_SEED, number) for number in FOUND[source]),
-        *((SEED, number) for number in range(cases(LIVES[source]))),
+        *((SEED, number) for number in range(first)),
+        *(
+            pytest.param(SEED, number, marks=pytest.mark.long)
+            for number in range(first, first + MORE)
+            if number not in FOUND[source]
+        ),
     ]
 
 
