@@ -6,6 +6,7 @@ or an older release must still be readable. A condition type appears once per ob
 
 from typing import Literal
 
+from api_types.base import Name, Text
 from api_types.resources.parts.base_types import ResourceModel
 
 
@@ -31,15 +32,15 @@ class EventRecord(ResourceModel):
 
     type: Literal["Normal", "Warning"] = "Normal"
     """Warning if a person may have to act."""
-    reason: str
+    reason: Name
     """Event, as one word for programs."""
-    message: str = ""
+    message: Text = ""
     """Event, as a sentence for people."""
     count: int = 1
     """Number of occurrences."""
-    first: str = ""
+    first: Name = ""
     """The first time: RFC 3339, UTC."""
-    last: str = ""
+    last: Name = ""
     """The last time: RFC 3339, UTC."""
 
 

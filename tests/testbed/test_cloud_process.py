@@ -113,7 +113,9 @@ OF_A_PAGE = [{"Origin": "https://example.com"}, {"Host": "rebound.example.com"}]
 
 @pytest.mark.parametrize("headers", OF_A_PAGE, ids=["origin", "host"])
 def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> None:
-    clouds: Any = SimpleNamespace(remains=lambda: {"secret": "names"}, calls=dict)
+    clouds: Any = SimpleNamespace(
+        remains=lambda: {"secret": "names"}, calls=dict, troubles=dict
+    )
     port = free_port()
     with cloud_process.controlled(clouds, port):
         assert (
