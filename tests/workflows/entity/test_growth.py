@@ -77,6 +77,7 @@ BOUNDS = {
     "CloudLink.pools": "_POOLS_KEPT",
     "CloudLink.removed": "REMOVED_MAX",
     "CloudLink.states": "STATES_MAX; replaced by every report",
+    "CloudLink.events": "EVENTS_KEPT",
     "CloudLink.remaining": "as many as one attempt shows; replaced by every attempt",
     "StackState.done": "one per step, and steps are constants",
     "StackState.releases": "one per component, and components are constants",
