@@ -7,10 +7,10 @@ from api_types.hints import nearest
 from api_types.resources.kinds import KindInfo
 from fleet_client.errors import CommandFailed, Forbidden, NotFound
 from fleet_client.objects import FleetObjects
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import labels
-from fleet_client.temporal.control_plane import ListedObject
 
 KindsAndNames = Sequence[tuple[KindInfo, str | None]]
 

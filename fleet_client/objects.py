@@ -5,15 +5,19 @@ The interface has no operation that only Temporal supports. Code that needs one 
 front.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
 from api_types.resources.kinds import KindInfo
+from fleet_client.refs.seen import Execution, ListedObject
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
-from fleet_client.temporal.execution import Execution
+
+if TYPE_CHECKING:  # temporalio is slow to import, and the front does not need it
+    from fleet_client.temporal.control_plane import ControlPlane
 
 
 class FleetObjects(Protocol):

@@ -18,10 +18,10 @@ from client.follow.results import request_each
 from client.output.printer import warn_hidden, warn_unanswered
 from fleet_client.errors import Forbidden, Refused
 from fleet_client.objects import FleetObjects
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import annotations, deleting
 from fleet_client.requests import Requested, current_user, new_request_id, until_applied
-from fleet_client.temporal.control_plane import ListedObject
 
 _DIGITS = 16
 

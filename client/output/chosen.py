@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from api_types.text.printable import escaped
 from client.output.formats import Format, one_or_list, render, shown
 from fleet_client.errors import Refused
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.tree import Tree
-from fleet_client.temporal.control_plane import ListedObject
 
 _SHOWN_MAX = 80
 _JSONPATH, _CUSTOM = "jsonpath=", "custom-columns="

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from api_types.resources.kinds import READY, KindInfo, PrinterColumn, columns_of
 from api_types.text.age import age
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.tree import (
     Tree,
     at_path,
@@ -13,7 +14,6 @@ from fleet_client.refs.tree import (
     labels,
     text_at,
 )
-from fleet_client.temporal.control_plane import ListedObject
 
 # The suffix of a last known value, which is shown if no worker answered.
 MARK = "?"

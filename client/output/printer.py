@@ -10,8 +10,8 @@ from client.output.columns import MARK, TableLayout, header, row
 from client.output.formats import shown
 from client.output.tables import columns, measure
 from fleet_client.errors import CommandFailed
+from fleet_client.refs.seen import ANSWER_WAIT, ListedObject
 from fleet_client.refs.tree import at_path, clean
-from fleet_client.temporal.control_plane import ANSWER_WAIT, ListedObject
 
 
 class ResourcePrinter:

@@ -23,9 +23,10 @@ from api_types.payloads.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.parts.referenced_caches import referenced_caches
 from fleet_client.errors import START_WORKER, NoAnswer, NotFound
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import SCHEDULER, CloudTarget, Target
 from fleet_client.refs.tree import Tree, deleting
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client.temporal.control_plane import ControlPlane
 from scheduler import (
     DeploymentView,
     Fleet,

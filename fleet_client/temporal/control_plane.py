@@ -9,7 +9,6 @@ attributes.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Self
 
@@ -59,15 +58,13 @@ from fleet_client.errors import (
     Unreachable,
     WriteConflict,
 )
+from fleet_client.refs.seen import ANSWER_WAIT, Execution, ListedObject, not_found
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 from fleet_client.temporal.connection import connect, unreachable
-from fleet_client.temporal.execution import Execution, execution_of
+from fleet_client.temporal.execution import execution_of
 
 QUERIES_AT_ONCE = 32
-# How long a query may take before the search attributes of its object are shown
-# instead.
-ANSWER_WAIT = timedelta(seconds=3)
 # How long a caller waits for the result of a change.
 WRITE_WAIT = timedelta(seconds=20)
 _REPLACE = "replace"
@@ -87,18 +84,6 @@ _TASK_FAILS = "workflow task in failed state"
 # The queries for kinds without their own workflow. The workflow of another kind answers
 # them.
 SHOWS = {"ServingStack": "serving_stack"}
-
-
-@dataclass(frozen=True)
-class ListedObject:
-    """One object of a list.
-
-    If its workflow did not answer, the tree contains only the search attributes.
-    """
-
-    target: Target
-    tree: Tree
-    answered: bool = True
 
 
 class ControlPlane:
@@ -541,12 +526,3 @@ def _from_attributes(
         "metadata": metadata,
         "status": status,
     }
-
-
-def not_found(target: Target) -> NotFound:
-    """Return the error for an object that does not exist."""
-    scope = f" -n {target.namespace}" if target.namespace else ""
-    return NotFound(
-        f"{target.title} does not exist",
-        next_step=f"`modelplane get {target.kind.short}{scope}` lists the existing objects",
-    )

@@ -6,7 +6,6 @@ queries, as if no worker were running.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import quote
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -16,24 +15,13 @@ from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverse
 from temporalio.client import Client, RPCError, WorkflowExecutionDescription
 
 from api_types.settings import Settings
+from fleet_client.refs.seen import Execution
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.links import list_link
 
 # The history records only the first failed attempt of a workflow task. Signals may
 # follow it, so several of the newest events are read.
 _EVENTS_READ = 50
-
-
-@dataclass(frozen=True)
-class Execution:
-    """The workflow of an object.
-
-    `failing` has a line for each failing step that Temporal retries. `link` is the
-    workflow's page in the Temporal UI; it is empty without access to Temporal.
-    """
-
-    link: str = ""
-    failing: tuple[str, ...] = ()
 
 
 async def execution_of(client: Client, settings: Settings, target: Target) -> Execution:

@@ -13,8 +13,8 @@ from fleet_client.errors import (
     Refused,
     Unreachable,
 )
+from fleet_client.refs.seen import not_found
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import not_found
 from fleet_client.through_front.requests import FrontResponse
 
 _REDIRECTED = range(300, 400)

@@ -27,10 +27,9 @@ from fleet_client.errors import (
     NotFound,
     Unreachable,
 )
+from fleet_client.refs.seen import Execution, ListedObject
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree, at_path, conditions, deleting
-from fleet_client.temporal.control_plane import ListedObject
-from fleet_client.temporal.execution import Execution
 from fleet_client.through_front.access import FrontAccess
 from fleet_client.through_front.answers import (
     next_page,

@@ -22,8 +22,9 @@ from api_types.messages.entities import Replace, RetryNow
 from api_types.messages.signals import ModelDeploymentSignals
 from api_types.resources.kinds import SERVED, KindInfo
 from fleet_client.errors import AlreadyExists, WriteConflict
+from fleet_client.refs.seen import ListedObject, not_found
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject, not_found
+from fleet_client.temporal.control_plane import ControlPlane
 from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.access.request_header import Proxies

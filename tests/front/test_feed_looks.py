@@ -16,8 +16,9 @@ from activities.messaging.search_attributes import NAME, NAMESPACE, VERSION
 from api_types.clock import utc_now
 from api_types.resources.kinds import BY_KIND
 from fleet_client.errors import CommandFailed, NoAnswer
+from fleet_client.refs.seen import not_found
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ControlPlane, not_found
+from fleet_client.temporal.control_plane import ControlPlane
 from front.store import feed
 from front.store.feed import GONE_BEFORE_START, Feed
 from front.store.projection import LATE_MICROSECONDS, ObjectKey, Projection, Tree

@@ -9,9 +9,9 @@ import pytest
 
 from api_types.messages.entities import Delete, Replace
 from fleet_client.errors import CommandFailed, NoAnswer, WriteConflict
+from fleet_client.refs.seen import not_found
 from fleet_client.refs.targets import Target
 from fleet_client.requests import Requested
-from fleet_client.temporal.control_plane import not_found
 from front.serving import writing
 from front.store.projection import ObjectKey, Tree
 from tests.api_types.builders import a_cluster

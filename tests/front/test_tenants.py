@@ -21,7 +21,7 @@ import pytest
 from api_types.clock import utc_now
 from api_types.resources.kinds import SERVED, KindInfo
 from api_types.sections.front import FrontSettings
-from fleet_client.temporal.control_plane import ListedObject
+from fleet_client.refs.seen import ListedObject
 from front.access import signing
 from front.access.signing import signed_text
 from front.commands.routes import STACKS

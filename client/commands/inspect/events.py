@@ -19,10 +19,10 @@ from fleet_client.configuration import load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import Refused
 from fleet_client.lookup import KindsAndNames, find_objects
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from fleet_client.refs.tree import Tree, events
-from fleet_client.temporal.control_plane import ListedObject
 
 _POLL_SECONDS = 1.0
 _TITLES = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]

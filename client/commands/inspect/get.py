@@ -1,26 +1,24 @@
-"""`modelplane get`: lists and single objects, as tables or in a machine-readable form."""
+"""`modelplane get`: lists and single objects, as tables or in a machine-readable form.
+
+Its imports wait until it runs, so that its help is fast.
+"""
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from client.asking.service import way_from_here
 from client.commands import options
-from client.failures import combine, report
-from client.output.chosen import OutputChoice, sorted_by
-from client.output.columns import TableLayout
-from client.output.printer import ResourcePrinter, warn_hidden, warn_unanswered
-from fleet_client.configuration import load_settings
-from fleet_client.connection import fleet_objects
 from fleet_client.errors import Refused
-from fleet_client.lookup import KindsAndNames, LookupResult, find_objects
-from fleet_client.objects import FleetObjects
-from fleet_client.refs.selectors import ObjectSelection
-from fleet_client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
-from fleet_client.temporal.control_plane import ListedObject
+
+if TYPE_CHECKING:
+    from client.output.printer import ResourcePrinter
+    from fleet_client.lookup import KindsAndNames, LookupResult
+    from fleet_client.objects import FleetObjects
+    from fleet_client.refs.seen import ListedObject
+    from fleet_client.refs.selectors import ObjectSelection
 
 _POLL_SECONDS = 1.0
 
@@ -74,6 +72,13 @@ def get(
       modelplane get md -o custom-columns=NAME:.metadata.name,WANTED:.spec.replicas
       modelplane get md --watch                        # print changes until Ctrl-C
     """
+    # ruff: noqa: PLC0415 - see above
+    from client.output.chosen import OutputChoice, sorted_by
+    from client.output.columns import TableLayout
+    from client.output.printer import ResourcePrinter
+    from fleet_client.refs.selectors import ObjectSelection
+    from fleet_client.refs.targets import DEFAULT_NAMESPACE, kinds_and_names
+
     wanted = kinds_and_names(objects)
     if all_namespaces and any(name for _, name in wanted):
         raise Refused(
@@ -106,23 +111,30 @@ def get(
 class ObjectSearch(NamedTuple):
     """What to find, and in which order to print it."""
 
-    wanted: KindsAndNames
+    wanted: "KindsAndNames"
     namespace: str | None
-    selection: ObjectSelection
-    order: Callable[[Sequence[ListedObject]], Sequence[ListedObject]]
+    selection: "ObjectSelection"
+    order: "Callable[[Sequence[ListedObject]], Sequence[ListedObject]]"
 
-    async def run(self, plane: FleetObjects) -> LookupResult:
+    async def run(self, plane: "FleetObjects") -> "LookupResult":
+        from fleet_client.lookup import find_objects
+
         found = await find_objects(plane, self.wanted, self.namespace, self.selection)
         return found._replace(objects=list(self.order(found.objects)))
 
 
 async def _get(
     search: ObjectSearch,
-    printer: ResourcePrinter,
+    printer: "ResourcePrinter",
     *,
     watch: bool,
     for_people: bool,
 ) -> None:
+    from client.failures import combine, report
+    from client.output.printer import warn_hidden, warn_unanswered
+    from fleet_client.configuration import load_settings
+    from fleet_client.connection import fleet_objects
+
     async with fleet_objects(load_settings()) as plane:
         found, missing, hidden = await search.run(plane)
         if found:
@@ -146,8 +158,10 @@ async def _get(
             printer.print_changes((await search.run(plane)).objects)
 
 
-def _say_way(found: Sequence[ListedObject]) -> None:
+def _say_way(found: "Sequence[ListedObject]") -> None:
     """Print at most one note about how this machine reaches a local service."""
+    from client.asking.service import way_from_here
+
     for one in found:
         if one.target.kind.kind != "ModelService":
             continue

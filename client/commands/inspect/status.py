@@ -20,9 +20,9 @@ from fleet_client.configuration import front_named, load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import CommandFailed
 from fleet_client.lookup import find_objects
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.tree import SCALED_TO_ZERO, Tree, condition, deleting
-from fleet_client.temporal.control_plane import ListedObject
 from scheduler import PoolCapacityUse, pool_use
 
 _PROBLEMS_SHOWN = 12

@@ -10,8 +10,9 @@ import typer
 
 from client.commands import options
 from fleet_client.configuration import load_settings
+from fleet_client.refs.seen import not_found
 from fleet_client.refs.targets import objects_named
-from fleet_client.temporal.control_plane import control_plane, not_found
+from fleet_client.temporal.control_plane import control_plane
 from fleet_client.temporal.links import list_link
 
 

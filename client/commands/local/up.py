@@ -20,12 +20,9 @@ from client.output.chosen import OutputChoice
 from client.output.columns import TableLayout
 from client.output.formats import Format
 from client.output.printer import ResourcePrinter
+from fleet_client.refs.seen import ListedObject
 from fleet_client.requests import until_answered
-from fleet_client.temporal.control_plane import (
-    ControlPlane,
-    ListedObject,
-    control_plane,
-)
+from fleet_client.temporal.control_plane import ControlPlane, control_plane
 from fleet_client.temporal.links import list_link
 
 if TYPE_CHECKING:

@@ -13,11 +13,12 @@ import pytest
 from api_types.environment import CONFIG_VARIABLE
 from api_types.resources.kinds import BY_KIND
 from client.asking.service import way_from_here
-from client.commands.inspect import describe, get
+from client.commands.inspect import describe
+from fleet_client import connection, lookup
 from fleet_client.lookup import LookupResult
+from fleet_client.refs.seen import Execution, ListedObject
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
-from fleet_client.temporal.execution import Execution
+from fleet_client.temporal.control_plane import ControlPlane
 from tests.client.conftest import Cli
 
 LOCAL = "http://127.0.0.1:4711"
@@ -84,9 +85,9 @@ def test_get_prints_the_hint_once_after_a_table(
         ListedObject(DEMO, a_service()),
     ]
     monkeypatch.setattr(
-        get, "find_objects", AsyncMock(return_value=LookupResult(found, [], []))
+        lookup, "find_objects", AsyncMock(return_value=LookupResult(found, [], []))
     )
-    monkeypatch.setattr(get, "fleet_objects", no_objects)
+    monkeypatch.setattr(connection, "fleet_objects", no_objects)
     result = cli("get", "ms", "-A", "-o", output)
     assert result.code == 0
     assert (result.err, WAY in result.out) == (f"note: {WAY}\n" * said, False)

@@ -9,9 +9,9 @@ import pytest
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect import describe
 from fleet_client.errors import Forbidden
+from fleet_client.refs.seen import Execution
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.control_plane import ControlPlane
-from fleet_client.temporal.execution import Execution
 
 PENDING = ["renderer 0.2.0 changes 2 replicas"]
 RESTART = (

@@ -1,5 +1,7 @@
 """Errors before anything is sent have a message, a next step and an exit code."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -510,21 +512,42 @@ def test_a_reader_that_stops_early_ends_a_command_well() -> None:
         assert (started.stderr.read(), started.wait(60)) == (b"", 0)
 
 
-def test_help_imports_neither_temporal_nor_a_command() -> None:
-    heavy = "{'temporalio', 'pydantic', 'client.commands'}"
+HEAVY = {"temporalio", "google.protobuf", "pydantic", "httpx", "rich", "ruamel.yaml"}
+
+
+@pytest.mark.parametrize(
+    ("words", "front", "imported", "most"),
+    [
+        (["--help"], False, set(), 280),
+        # The parser itself uses pydantic.
+        (["get", "--help"], False, {"ruamel.yaml", "pydantic"}, 380),
+        # Through a front, which does not answer here, a command needs no Temporal.
+        (["get", "md"], True, HEAVY - {"temporalio", "google.protobuf"}, 740),
+        (["get", "md"], False, HEAVY - {"httpx"}, 900),
+    ],
+    ids=["help", "help of get", "get through a front", "get through Temporal"],
+)
+@pytest.mark.usefixtures("nowhere")
+def test_a_command_imports_only_the_modules_that_it_uses(
+    words: list[str], front: bool, imported: set[str], most: int
+) -> None:
     program = (
-        "import sys; from client.main import run; run(['--help']); "
-        f"print(sorted({heavy} & set(sys.modules)))"
+        "import json, sys; from client.main import run; run(sys.argv[1:]); "
+        f"print(json.dumps([sorted({HEAVY} & set(sys.modules)), len(sys.modules)]))"
     )
     ended = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", program, *words],
         cwd=ROOT,
+        env={**os.environ, "MODELPLANE_SERVER": "http://127.0.0.1:1"}
+        if front
+        else None,
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert ended.stdout.splitlines()[-1] == "[]"
+    found, number = json.loads(ended.stdout.splitlines()[-1])
+    assert (set(found), number < most) == (imported, True), number
 
 
 @pytest.mark.usefixtures("nowhere")

@@ -14,8 +14,9 @@ from client.commands.local import up
 from client.failures import ExitCode
 from client.local import clouds
 from fleet_client.errors import Refused
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client.temporal.control_plane import ControlPlane
 from testbed.fake_clouds import folder
 from testbed.fleet.fleet_file import FleetFile
 from testbed.fleet.home import Home

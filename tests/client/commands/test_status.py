@@ -20,8 +20,8 @@ from client.commands.inspect.status import capacity_lines, object_lines, problem
 from client.commands.inspect.version import behind
 from client.failures import ExitCode
 from client.follow.advice import ADVICE
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ListedObject
 from scheduler import PoolCapacityUse
 from tests.client.conftest import Cli
 

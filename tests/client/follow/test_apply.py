@@ -23,9 +23,10 @@ from fleet_client.errors import (
     Refused,
     WriteConflict,
 )
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client.temporal.control_plane import ControlPlane
 from tests.api_types.builders import a_class, a_cluster, a_deployment, accepted, merged
 
 GOING = {"metadata": {"deletionTimestamp": "2026-03-01T10:00:00Z"}}

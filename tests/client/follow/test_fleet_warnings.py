@@ -9,8 +9,9 @@ from api_types.pins.features import MULTI_NODE
 from api_types.resources.kinds import BY_KIND, KindInfo
 from client.follow.fleet_warnings import warnings_of
 from fleet_client.errors import Forbidden, NoAnswer
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client.temporal.control_plane import ControlPlane
 from tests.api_types.builders import (
     GANG_LEADER,
     GANG_WORKER,

@@ -29,9 +29,10 @@ from api_types.messages.routing import (
 from api_types.resources.kinds import BY_KIND, KindInfo
 from client.follow.request_path import request_path
 from fleet_client.errors import NoAnswer
+from fleet_client.refs.seen import ListedObject, not_found
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject, not_found
+from fleet_client.temporal.control_plane import ControlPlane
 from workflows.entity.conditions import Verdict
 from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.model_service import decisions

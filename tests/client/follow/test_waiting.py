@@ -13,11 +13,11 @@ from client.follow.apply import ApplyResult, until_applied_are_ready
 from client.follow.waiting import Goal, until_gone, until_ready, wait_until_ready
 from client.output.progress import Progress
 from fleet_client.errors import CommandFailed, NoAnswer, TimedOut
+from fleet_client.refs.seen import Execution
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import SCALED_TO_ZERO
 from fleet_client.requests import Requested
 from fleet_client.temporal.control_plane import ControlPlane
-from fleet_client.temporal.execution import Execution
 from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.status import occupied_message
 

@@ -21,9 +21,9 @@ from client.output.formats import Format, render
 from client.output.printer import warn_unanswered
 from client.output.progress import Progress, Row
 from fleet_client.errors import CommandFailed, Refused, TimedOut
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
-from fleet_client.temporal.control_plane import ListedObject
 from fleet_client.temporal.execution import failing_steps
 
 NOW = datetime(2026, 3, 1, 12, 1, 0, tzinfo=UTC)

@@ -13,8 +13,9 @@ from client.planning import live_fleet
 from client.planning.explanation import explanation
 from client.planning.live_fleet import LiveFleet, read_live
 from fleet_client.errors import NoAnswer, NotFound
+from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import ControlPlane, ListedObject
+from fleet_client.temporal.control_plane import ControlPlane
 from scheduler import (
     Fleet,
     ScheduleRequest,

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from api_types import labels
+from fleet_client.refs.seen import not_found
 from fleet_client.refs.targets import Target
-from fleet_client.temporal.control_plane import not_found
 from front.applying.annotation import WITH_WRITE
 from front.audit.log import AuditLog
 from front.serving import bodies
