@@ -41,7 +41,7 @@ from testbed.cloud_addresses import (
 )
 from testbed.cluster.kube import Kube
 from testbed.cluster.pki import Authority
-from testbed.documents import read_json, write_text
+from testbed.documents import load_all, read_json, write_text
 
 _READS = (
     "get",
@@ -54,6 +54,8 @@ _READS = (
     "search",
 )
 _AWS_REGIONS = ("us-east-2", "us-east-1", "us-west-2")
+_ROLE = "provisioner"
+_DOCUMENTS = Path(__file__).parents[1] / "deploy" / "clouds"
 _STORAGE_CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 # Objects of an earlier cluster on the same spare. A real cloud would have deleted them
 # with that cluster.
@@ -178,6 +180,16 @@ def _first(parameters: Mapping[str, Any]) -> str:
         if key.lower().endswith(("id", "name", "arn")) and isinstance(value, str)
     )
     return next(named, "")
+
+
+def limit_credentials(google: Any, aws: FakeAws) -> None:
+    """Limit the credentials to the rights in `deploy/clouds`, as a user's are."""
+    texts = [each.read_text() for each in _DOCUMENTS.glob("gcp/*.yaml")]
+    roles = load_all("\n---\n".join(texts))
+    permissions = [each for role in roles for each in role["includedPermissions"]]
+    google.limit(google.email, *permissions)
+    policies = [json.loads(each.read_text()) for each in _DOCUMENTS.glob("aws/*.json")]
+    aws.limit(f"role/{_ROLE}", *policies)
 
 
 def packed(name: str, version: str) -> bytes:
@@ -307,17 +319,18 @@ def serve(config: Mapping[str, Any], ended: threading.Event) -> None:
         _AWS_REGIONS[0],
         more_regions=_AWS_REGIONS[1:],
         port=ports["aws"],
-        role="provisioner",
+        role=_ROLE,
         only_reviews=True,
         on_cluster_ready=lambda cluster: spares.take(
             EKS, cluster, lambda name: name in aws.clusters()
         ),
     )
-    with google:
+    with google, aws:
         google.connect(of_google)
+        limit_credentials(google, aws)
         write_text(kept, google.credential)
         write_text(credential_file(folder, EKS), aws.credential.text)
-        with aws, controlled(FakeClouds(google, aws), ports["control"]):
+        with controlled(FakeClouds(google, aws), ports["control"]):
             ended.wait()
 
 

@@ -6,7 +6,7 @@ end()
 
 The names are those of `fakes.aws.troubles`, whose troubles end by themselves. Some
 troubles are one act of a person or of another service. Their end is the next act: the
-owners delete their objects, but nobody restores tags and subnets.
+owners delete their objects, and a person restores tags, but nobody restores subnets.
 """
 
 from collections.abc import Callable, Mapping
@@ -77,11 +77,16 @@ def _one_zone_out(aws: FakeAws) -> End:
 
 
 def _tags_stripped(aws: FakeAws) -> End:
-    """A person removes the tags of all networks and roles."""
+    """A person removes the tags of all networks and roles, and restores them at the end."""
     for each in aws.clouds:
         for kind in people.KINDS:
             people.strip(each, kind)
-    return _nothing
+
+    def end() -> None:
+        for each in aws.clouds:
+            people.restore(each)
+
+    return end
 
 
 def _subnet_deleted(aws: FakeAws) -> End:

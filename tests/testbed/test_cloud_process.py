@@ -108,6 +108,22 @@ def test_a_fake_that_is_started_again_takes_the_credential_of_the_earlier_one() 
         assert again.account_of(token_of(credentials(again.credential))) == again.email
 
 
+def test_the_credentials_have_only_the_rights_of_the_documents_for_users() -> None:
+    limited: dict[str, tuple[str, ...]] = {}
+    google: Any = SimpleNamespace(
+        email="planes", limit=lambda email, *rights: limited.update({email: rights})
+    )
+    with FakeAws(role="provisioner") as aws:
+        cloud_process.limit_credentials(google, aws)
+        assert aws.client("ec2").describe_vpcs()["Vpcs"]
+        with pytest.raises(ClientError, match="AccessDenied"):
+            aws.client("iam").create_user(UserName="eve")
+    assert {"container.clusters.create", "compute.networks.delete"} < {
+        *limited["planes"]
+    }
+    assert "compute.instances.create" not in limited["planes"]
+
+
 OF_A_PAGE = [{"Origin": "https://example.com"}, {"Host": "rebound.example.com"}]
 
 

@@ -159,7 +159,7 @@ ENDING = [
     ("DEGRADED after ACTIVE", running, "DEGRADED", "ACTIVE"),
 ]
 LEAVING = ["GuardDuty", "foreign endpoint", "load balancer of a user"]
-ACTS = ["tags stripped", "subnets deleted by hand"]
+TAGS, SUBNET = "tags stripped", "subnets deleted by hand"
 
 
 @pytest.mark.parametrize(("name", "seen", "during", "after"), ENDING)
@@ -195,18 +195,23 @@ def test_objects_of_others_are_there_until_their_owners_delete_them(
     assert there() == []
 
 
-def test_the_acts_of_a_person_are_not_undone(cloud: Infrastructure) -> None:
+def test_a_person_restores_tags_and_no_subnet(cloud: Infrastructure) -> None:
+    def tags() -> list[dict[str, str]]:
+        (vpc,) = cloud.ec2.describe_vpcs(VpcIds=[cloud.vpc])["Vpcs"]
+        return list(vpc.get("Tags", []))
+
     cloud.ec2.create_tags(Resources=[cloud.vpc], Tags=[{"Key": "a", "Value": "1"}])
-    for name in ACTS:
-        begin(name, cloud.aws)()
-    (vpc,) = cloud.ec2.describe_vpcs(VpcIds=[cloud.vpc])["Vpcs"]
-    assert vpc.get("Tags", []) == []
+    before, end = tags(), begin(TAGS, cloud.aws)
+    assert tags() == []
+    end()
+    assert tags() == before
+    begin(SUBNET, cloud.aws)()
     where = [{"Name": "vpc-id", "Values": [cloud.vpc]}]
     assert len(cloud.ec2.describe_subnets(Filters=where)["Subnets"]) == 3
 
 
 def test_every_trouble_of_a_random_life_can_be_begun_by_hand() -> None:
-    tested = {*(each[0] for each in ENDING), *LEAVING, *ACTS}
+    tested = {*(each[0] for each in ENDING), *LEAVING, TAGS, SUBNET}
     assert LASTING.keys() == TROUBLES.keys() == tested
 
 
