@@ -12,6 +12,8 @@ from fleet_client.refs.tree import Tree, at_path, conditions
 # The credential in the message of a cache: the token's Secret, or an object of
 # `spec.hydration`.
 _CREDENTIAL = re.compile(r"\b(?:Secret|ConfigMap) [^\s/]+/[^\s/]+")
+# How the control plane begins `nextStep` of a problem that it solves itself.
+_NO_STEP = "none"
 # Every kind sets this reason when it refuses a spec.
 _OF_EVERY_KIND = {
     "InvalidInput": (
@@ -182,6 +184,8 @@ def advice(target: Target, tree: Tree) -> str:
 
     Return an empty string if the control plane needs no help.
     """
+    if step := _cloud_step(tree):
+        return step
     known = _OF_EVERY_KIND | ADVICE.get(target.kind.kind, {})
     unmet = [
         row
@@ -207,6 +211,19 @@ def rollout_advice(target: Target, tree: Tree) -> str:
         "pending changes, within its budget; the setting workloads.adoptRenderer: "
         "Rolling does so automatically"
     )
+
+
+def _cloud_step(tree: Tree) -> str:
+    """Return the step of the first cloud object that waits for a person, else "".
+
+    It precedes the step for a condition: nothing else of a cluster becomes Ready before
+    the objects in its cloud.
+    """
+    for row in at_path(tree, ".status.cloudObjects") or []:
+        step = str(row.get("nextStep") or "")
+        if step and not step.startswith(_NO_STEP):
+            return f"{row['object']}: {step}"
+    return ""
 
 
 def _credential(message: str) -> str:

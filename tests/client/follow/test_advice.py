@@ -18,6 +18,7 @@ from client.follow.advice import ADVICE, advice
 from client.follow.final_conditions import FINAL, OPTIONAL
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
+from workflows.cloud_cluster.next_steps import next_step
 from workflows.entity.failures import WAITING_FOR_WORKER, Failure
 from workflows.inference_cluster.gateway import Gateway
 from workflows.inference_cluster.status import ClusterStatusInputs, cluster_verdict
@@ -400,3 +401,17 @@ def test_the_command_names_the_object() -> None:
         advised("ModelCache", a_tree("Failed"))
         == "fix the cause in the message, then `modelplane retry mc/qwen -n ml`"
     )
+
+
+def test_the_step_of_a_cloud_object_precedes_that_of_a_condition() -> None:
+    automatic, person = (
+        {"object": key, "nextStep": next_step(reason, "eu")}
+        for key, reason in (("net/vpc", "Busy"), ("pool/l4", "QuotaExceeded"))
+    )
+    tree = a_tree("Missing")
+    tree["status"]["cloudObjects"] = [{"object": "cluster"}, automatic, person]
+    assert advised("InferenceCluster", tree) == (
+        "pool/l4: request a higher quota from the cloud, or lower the counts"
+    )
+    tree["status"]["cloudObjects"] = [automatic]
+    assert advised("InferenceCluster", tree).startswith("follow the message to get")
