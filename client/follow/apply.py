@@ -21,6 +21,7 @@ from api_types.validation.manifests import (
     Manifest,
     admit_update,
     dump,
+    is_taken_while_deleting,
     load,
     update_warnings,
 )
@@ -189,10 +190,18 @@ def _request(checked: _Checked) -> SetSpec:
 
 
 async def _answer(plane: FleetObjects, sent: _Checked) -> ApplyResult:
-    requested = raise_if_not_accepted(
-        await until_applied(plane, sent.target, sent.request_id)
-    )
+    requested = await until_applied(plane, sent.target, sent.request_id)
+    if _taken_while_deleting(sent, requested.tree):
+        return ApplyResult(**vars(requested), outcome="configured")
+    raise_if_not_accepted(requested)
     return ApplyResult(**vars(requested), outcome=_outcome(sent, requested.tree))
+
+
+def _taken_while_deleting(sent: _Checked, tree: Tree | None) -> bool:
+    """Return whether an object that is being deleted accepted the options in a request."""
+    if not tree or not deleting(tree) or not sent.before or not deleting(sent.before):
+        return False
+    return not is_taken_while_deleting(_loaded(sent.target, tree), sent.manifest)
 
 
 def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
@@ -201,7 +210,10 @@ def _check_change(target: Target, before: Tree, manifest: Manifest) -> None:
     Otherwise print its warnings.
     """
     if deleting(before):
-        raise being_deleted(target)
+        known = before.get("spec") and _loaded(target, before)
+        if not known or not is_taken_while_deleting(known, manifest):
+            raise being_deleted(target)
+        return
     if not before.get("spec"):
         return  # every earlier spec was refused, so there is nothing to compare with
     old = _loaded(target, before)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from api_types import labels
 from api_types.messages.entities import SetSpec
 from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
@@ -91,6 +92,16 @@ class Plane:
     ) -> Sequence[ListedObject]:
         del kind, namespace
         return []
+
+
+class Leaving(Plane):
+    """A control plane whose objects are being deleted."""
+
+    async def set_spec(self, target: Target, message: SetSpec) -> None:
+        before = self.objects[target.name]
+        await super().set_spec(target, message)
+        after = before if self.refuses else self.objects[target.name]
+        self.objects[target.name] = merged(after, GOING)
 
 
 @pytest.fixture(autouse=True)
@@ -207,6 +218,32 @@ def test_a_change_of_an_object_that_is_being_deleted_is_not_sent() -> None:
     with pytest.raises(WriteConflict, match="is being deleted"):
         apply(plane, a_deployment())
     assert plane.sent == []
+
+
+@pytest.mark.parametrize("annotation", labels.TAKEN_WHILE_DELETING)
+def test_a_cluster_that_is_being_deleted_takes_the_options_of_its_deletion(
+    annotation: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plane = Leaving(merged(stored(a_cluster()), GOING))
+    wanted = merged(a_cluster(), {"metadata": {"annotations": {annotation: "true"}}})
+    name = wanted["metadata"]["name"]
+    apply(plane, wanted)
+    assert (plane.sent, capsys.readouterr().out) == (
+        [name],
+        f"inferencecluster/{name} configured\n",
+    )
+    with pytest.raises(WriteConflict, match="is being deleted"):
+        apply(plane, merged(wanted, {"metadata": {"labels": {"tier": "gold"}}}))
+    assert plane.sent == [name]
+
+
+def test_an_option_that_a_deletion_does_not_take_is_reported() -> None:
+    plane = Leaving(merged(stored(a_cluster()), GOING), refuses=True)
+    wanted = merged(
+        a_cluster(), {"metadata": {"annotations": {labels.ABANDON: "true"}}}
+    )
+    with pytest.raises(WriteConflict, match="is being deleted"):
+        apply(plane, wanted)
 
 
 def test_an_object_that_cannot_be_changed_keeps_no_other_from_being_sent(
