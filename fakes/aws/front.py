@@ -148,7 +148,10 @@ class AwsFront:
         """Answer a request, or end its connection."""
         raw = _raw(environ)
         if raw.path.startswith("/_fake/") and self.control is not None:
-            if not is_program(raw.headers.get("host", ""), raw.headers.get("origin")):
+            # A browser sends no Origin with the GET of an image or of a link.
+            is_post = environ["REQUEST_METHOD"] == "POST"
+            host, origin = raw.headers.get("host", ""), raw.headers.get("origin")
+            if not (is_post and is_program(host, origin)):
                 start_response("403 Forbidden", [("Content-Length", "0")])
                 return [b""]
             content = json.dumps(

@@ -167,6 +167,15 @@ def test_a_page_in_a_browser_is_answered_by_no_fake(headers: dict[str, str]) -> 
         )
 
 
+def test_an_image_of_a_page_runs_no_command_of_the_fake_of_aws() -> None:
+    with FakeAws() as aws:
+        before = aws.ledger()
+        aws.client("eks").list_clusters()
+        # A browser sends no Origin for an image.
+        assert httpx.get(f"{aws.url}/_fake/reset", timeout=60).status_code == 403
+        assert len(aws.ledger()) == len(before) + 1
+
+
 def test_the_command_begins_and_ends_troubles_of_both_fakes(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
