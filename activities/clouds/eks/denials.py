@@ -110,8 +110,12 @@ def _explanation(
     if found is None:
         return ""
     marked, tags = found
-    missing = missing_tags(tags, owner, _key_of(marked.ids, known))
+    key, other = _key_of(marked.ids, known), tags.get(labels.CLOUD_OWNER, "")
+    missing = missing_tags(tags, owner, key)
     if not any(tag in missing for tag in _COMPARED):
+        return ""
+    if not key and other not in ("", owner.digits):
+        # Nothing shows that this cluster created the object of another owner.
         return ""
     why = f"and the policies allow {denied['action']} only for objects with the owner's tag"
     return lacks(marked, missing, why)

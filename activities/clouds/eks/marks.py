@@ -15,8 +15,8 @@ from api_types import labels
 class MarkedObject(NamedTuple):
     """An object or objects at AWS that should have the tags of their owner.
 
-    `service` is `ec2`, `efs`, `eks`, `role` or `policy`. `ids` are what the command of
-    this service names: ids, names of roles, or ARNs.
+    `service` is `ec2`, `efs`, `eks`, `role` or `policy`. Its command takes `ids`, which
+    are ids at EC2 and EFS, names of roles, or ARNs.
     """
 
     service: str
@@ -48,7 +48,7 @@ def missing_tags(
 def lacks(marked: MarkedObject, missing: Mapping[str, str], why: str) -> str:
     """Return the text for a person: the object, its missing tags, and the command.
 
-    `why` says what the missing tags prevent.
+    `why` is the consequence of the missing tags.
     """
     named = ", ".join(f"{tag}={value}" for tag, value in missing.items())
     tags, have = ("tag", "does") if len(missing) == 1 else ("tags", "does")

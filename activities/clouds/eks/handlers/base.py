@@ -181,12 +181,15 @@ def not_ours(
 def unmarked(
     marked: MarkedObject, tags: Mapping[str, str], wanted: ObjectWork, reason: str
 ) -> CloudObservation:
-    """Return an object of the cluster that lacks tags as Foreign."""
+    """Return an object of the cluster that lacks tags as Foreign.
+
+    Raises NotYet if it lacks none, because somebody restored them after the search.
+    """
     missing = missing_tags(tags, wanted.owner, wanted.object.key)
+    if not missing:
+        raise NotYet(f"{marked.title} has its tags again, and is searched for again")
     text = lacks(marked, missing, "so it is neither changed nor deleted")
-    return CloudObservation(
-        State.FOREIGN, reason=reason, unmarked=text if missing else ""
-    )
+    return CloudObservation(State.FOREIGN, reason=reason, unmarked=text)
 
 
 def issues_error(issues: Sequence[Item]) -> type[ModelplaneError] | None:

@@ -85,12 +85,18 @@ class TaggedHandler(AwsHandler):
     def untagged(self, wanted: ObjectWork) -> CloudObservation | None:
         """Return a known object that lost its tags as Foreign.
 
-        Without the tags nothing proves that the object may be changed.
+        Without the tags nothing proves that the object may be changed. A gateway that
+        somebody attached to another VPC stays there, with or without the tags.
         """
         known = wanted.known_id
         found = self.listed(**{self.id_filter: known}) if known else []
         if not found:
             return None
+        networks = self._networks(wanted)
+        elsewhere = places_of(found[0]) - networks
+        if networks and elsewhere:
+            reason = f"{known} is in {', '.join(sorted(elsewhere))}"
+            return CloudObservation(State.FOREIGN, reason=reason)
         reason = f"{known} has lost its tag {labels.CLOUD_OWNER}"
         marked = self.marked("ec2", known)
         return unmarked(marked, tags_of(found[0]), wanted, reason)

@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from activities.clouds.eks.denials import explained
+from activities.clouds.eks.handlers.ec2 import VpcHandler
 from activities.clouds.lifecycle.handler import State
-from api_types.errors import OwnerMarkMissing, PermissionDenied
+from activities.clouds.owner import owner_at
+from api_types.errors import NotYet, OwnerMarkMissing, PermissionDenied
 from fakes.aws.fake import FakeAws
 from tests.activities.clouds.eks.test_cases import TO_NODES, made
 from tests.activities.clouds.eks.test_deletion import swept
@@ -125,6 +128,37 @@ async def test_an_object_without_tags_may_be_deleted_by_hand_instead(
     assert (await world.delete(objects["iam/efs-csi"])).state is State.ABSENT
 
 
+async def test_tags_that_return_during_the_search_leave_the_object_to_this_cluster(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = await made(world, world.plan(), "net/vpc")
+    with monkeypatch.context() as stripped:
+        stripped.setattr(VpcHandler, "tagged", lambda *_: [])
+        with pytest.raises(NotYet, match="has its tags again"):
+            world.look(objects["net/vpc"])
+    assert (await world.delete(objects["net/vpc"])).state is State.ABSENT
+
+
+async def test_a_gateway_that_was_moved_to_another_network_stays_there(
+    aws: FakeAws, world: World
+) -> None:
+    objects = await made(world, world.plan(), "net/vpc", "net/igw")
+    ours, ec2 = world.known["net/vpc"]["id"], aws.client("ec2")
+    other = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    gateway = {"InternetGatewayId": world.known["net/igw"]["id"]}
+    ec2.detach_internet_gateway(**gateway, VpcId=ours)
+    ec2.attach_internet_gateway(**gateway, VpcId=other)
+    for _ in range(2):
+        found = world.look(objects["net/igw"])
+        assert (found.state, found.reason, found.unmarked) == (
+            State.FOREIGN,
+            f"{gateway['InternetGatewayId']} is in {other}",
+            "",
+        )
+        strip(aws, world, "net/igw")
+    assert (await world.delete(objects["net/igw"])).state is State.FOREIGN
+
+
 async def test_a_lost_inventory_still_finds_named_objects_without_tags(
     aws: FakeAws, world: World
 ) -> None:
@@ -186,3 +220,24 @@ async def test_a_right_that_is_not_granted_is_not_blamed_on_a_tag(
     limit(limited, "operate")
     with pytest.raises(PermissionDenied, match="may not ec2:DeleteVpc"):
         await world.delete(objects["net/vpc"])
+
+
+def test_no_command_changes_the_tags_of_another_owner(
+    aws: FakeAws, world: World
+) -> None:
+    ec2, owner = aws.client("ec2"), owner_at(world.account)
+    vpc = ec2.create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    ec2.create_tags(Resources=[vpc], Tags=[{"Key": OWNER, "Value": "00000000"}])
+    resource = f"arn:aws:ec2:{aws.region}:{world.account.project}:vpc/{vpc}"
+    denial = PermissionDenied(
+        f"x is not authorized to perform: ec2:DeleteVpc on resource: {resource}"
+    )
+    with pytest.raises(PermissionDenied), explained(world.provider.clients, owner, {}):
+        raise denial
+    # An object in the inventory was created for this cluster, whoever changed its tags.
+    known = {"net/vpc": {"id": vpc}}
+    with (
+        pytest.raises(OwnerMarkMissing, match=f"{vpc} does not have the tags {OWNER}"),
+        explained(world.provider.clients, owner, known),
+    ):
+        raise denial
