@@ -1,5 +1,6 @@
 """The error state and the owner of a cluster or pool, as GKE reports them."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,9 +70,12 @@ def lost_labels(given: Mapping[str, Any], observed: Mapping[str, str]) -> str:
     # The command replaces all labels.
     kept = {**observed, **wanted}
     pairs = ",".join(f"{key}={kept[key]}" for key in sorted(kept))
-    command = (
-        f"gcloud container node-pools update {pool['name']} --cluster={cluster} "
-        f"--location={location} --project={project} --labels={pairs}"
+    command = shlex.join(
+        [
+            *("gcloud", "container", "node-pools", "update", pool["name"]),
+            *(f"--cluster={cluster}", f"--location={location}"),
+            *(f"--project={project}", f"--labels={pairs}"),
+        ]
     )
     owner = f"{labels.GCP_OWNER}={wanted[labels.GCP_OWNER]}"
     return (

@@ -2,9 +2,12 @@
 objects.
 """
 
+import shlex
+
 import pytest
 from google.cloud import container_v1
 
+from activities.clouds.gke.handlers.states import lost_labels
 from activities.clouds.lifecycle.handler import HealthIssue, State
 from api_types.errors import (
     CapacityUnavailable,
@@ -14,6 +17,7 @@ from api_types.errors import (
     QuotaExceeded,
     ServerError,
 )
+from api_types.labels import GCP_OWNER
 from fakes.gcp.calls.faults import (
     OperationFails,
     StockOut,
@@ -277,3 +281,20 @@ def test_long_throttling_stays_transient(
     with pytest.raises(Exception, match="Quota exceeded for quota metric") as caught:
         run(cloud.ensure(cloud.object("net/vpc")))
     assert type(caught.value).__name__ == "Throttled"
+
+
+def test_the_command_that_restores_labels_quotes_each_value() -> None:
+    node_pool = {"name": "gpu", "config": {"resource_labels": {GCP_OWNER: "d1"}}}
+    given = {
+        "parent": "projects/p/locations/l/clusters/c; id",
+        "node_pool": node_pool,
+    }
+    found = lost_labels(given, {"team": "$(id) a"})
+    _, command, _ = found.split("`")
+    assert shlex.split(command)[4:] == [
+        "gpu",
+        "--cluster=c; id",
+        "--location=l",
+        "--project=p",
+        f"--labels={GCP_OWNER}=d1,team=$(id) a",
+    ]
