@@ -1,4 +1,4 @@
-"""Describe a running deletion: what is deleted, what waits, and what blocks it. Pure."""
+"""Describe the objects and problems of a running deletion. All functions are pure."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -14,6 +14,7 @@ from api_types.messages.clouds import (
 from workflows.cloud_cluster import graph
 from workflows.cloud_cluster.next_steps import step_of_deletion, step_of_others
 from workflows.cloud_cluster.state import CloudState, InventoryEntry
+from workflows.entity.failures import Failure
 
 BLOCKED = "DeletionBlocked"
 """The reason of a deletion that has problems."""
@@ -35,7 +36,7 @@ def blocks(each: Leftover) -> bool:
 
 def problems(state: CloudState) -> list[str]:
     """Describe everything that holds up the deletion, each with its next step."""
-    cluster = state.account.cluster if state.account else ""
+    cluster = _cluster(state)
     # Objects that wait for their own deletion are not named twice.
     leftovers = [each for each in state.leftovers if each.key not in _waiting(state)]
     texts = []
@@ -53,12 +54,27 @@ def problems(state: CloudState) -> list[str]:
         if each.unmarked
     ]
     if state.audit_failure.type:
-        texts.append(f"{state.audit_failure.type}: {state.audit_failure.message}")
+        texts.append(failed_text(state, state.audit_failure))
     ours = [shown(each) for each in leftovers if each.ours and not each.unmarked]
     # While the last deletions run, leftovers still disappear with their objects.
     if ours and (state.audits or failing):
         texts.append(f"left at the cloud: {_listed(ours)}")
     return texts
+
+
+def failed_text(state: CloudState, failure: Failure) -> str:
+    """Describe a failure that holds up the whole deletion, with the next step."""
+    step = step_of_deletion(failure.type, _cluster(state))
+    return f"{failure.type}: {failure.message}; next step: {step}"
+
+
+def _cluster(state: CloudState) -> str:
+    """Return the name of the InferenceCluster, also before the first plan."""
+    if state.account:
+        return state.account.cluster
+    order = state.order or (state.deletion.order if state.deletion else None)
+    metadata = order.manifest.get("metadata", {}) if order else {}
+    return str(metadata.get("name", ""))
 
 
 def _problem(entry: InventoryEntry, cluster: str) -> str:
@@ -83,7 +99,7 @@ def _waiting(state: CloudState) -> set[str]:
 
 def states_of(state: CloudState, running: Collection[str]) -> list[CloudObjectState]:
     """Return the objects that still exist, and the objects that block their deletion."""
-    cluster = state.account.cluster if state.account else ""
+    cluster = _cluster(state)
     waiting = _waiting(state)
     entries = [state.inventory[key] for key in state.inventory if key in waiting]
     rows = [_row(state, entry, running, cluster) for entry in entries]
@@ -136,7 +152,7 @@ def _row(
 def _waits_for(
     state: CloudState, entry: InventoryEntry, running: Collection[str]
 ) -> str:
-    """Return what an object without a problem waits for."""
+    """Return the event or object for which an object without a problem waits."""
     key, entries = entry.object.key, state.inventory
     if key in running:
         return "is being deleted"

@@ -183,7 +183,9 @@ class Inventory:
             )
         entry.failure, entry.trouble, entry.since = failure, failure, ""
         self._note_trouble(entry)
-        entry.retry_at = self._context.later(delay_after(failure, self._state.plan))
+        lasted = self._context.now() - datetime.fromisoformat(entry.trouble_since)
+        delay = delay_after(failure, self._state.plan, lasted)
+        entry.retry_at = self._context.later(delay)
         if entry.phase != "Broken":
             entry.phase = "Ready" if entry.was_ready else "Waiting"
 

@@ -39,8 +39,10 @@ OUTDATED = PlanOutdated.__name__
 
 _CREDENTIALS_RETRY = timedelta(minutes=2)
 _PERMISSION_RETRY = timedelta(minutes=15)
-# A person restores the mark with one command.
+# A person restores the mark with one command. Each attempt costs calls and a report, so
+# the delay grows while nobody does.
 _MARK_RETRY = timedelta(minutes=2)
+_MARK_RETRY_MAX = timedelta(minutes=15)
 # Only a user can solve these. The workflow still checks now and then whether somebody
 # solved the problem outside of Modelplane.
 _PERSON_RETRY = timedelta(minutes=30)
@@ -93,8 +95,10 @@ def pauses(failure: Failure) -> bool:
     return failure.type in _PAUSING
 
 
-def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
-    """Return the delay before the next attempt."""
+def delay_after(
+    failure: Failure, plan: CloudPlan | None, lasted: timedelta = timedelta()
+) -> timedelta:
+    """Return the delay before the next attempt, for a failure that has `lasted`."""
     plan_seconds = {
         QuotaExceeded.__name__: plan.quota_seconds if plan else None,
         CapacityUnavailable.__name__: plan.capacity_seconds if plan else None,
@@ -107,7 +111,7 @@ def delay_after(failure: Failure, plan: CloudPlan | None) -> timedelta:
     if failure.type == PermissionDenied.__name__:
         return _PERMISSION_RETRY
     if failure.type == MARK_MISSING:
-        return _MARK_RETRY
+        return max(_MARK_RETRY, min(lasted / 2, _MARK_RETRY_MAX))
     if is_permanent(failure.type) or failure.type in (ReplaceRequired.__name__, BROKEN):
         return _PERSON_RETRY
     return _TRANSIENT_RETRY

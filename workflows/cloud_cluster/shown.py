@@ -166,12 +166,11 @@ def _joined(texts: list[str]) -> str:
 
 def _general(state: CloudState) -> list[str]:
     """Return the problems that concern the whole cluster."""
-    texts = [
-        f"{failure.type}: {failure.message}"
-        for failure in (state.paused, state.plan_failure)
-        if failure.type
-    ]
-    refused = state.plan.refused if state.plan and state.deletion is None else []
+    failures = [each for each in (state.paused, state.plan_failure) if each.type]
+    if state.deletion is not None:
+        return [deletion.failed_text(state, each) for each in failures]
+    texts = [f"{failure.type}: {failure.message}" for failure in failures]
+    refused = state.plan.refused if state.plan else []
     return texts + [_refusal(each) for each in refused if not each.at]
 
 

@@ -168,15 +168,18 @@ class Teardown:
     def _deleted(self, key: str, result: CloudObjectResult) -> None:
         entry = self._state.inventory[key]
         self._entries.forget_trouble(entry)
+        named = f"{entry.title}: "
+        # An earlier attempt may have left the object, before its mark was restored.
+        self._state.not_owned = [
+            each for each in self._state.not_owned if not each.startswith(named)
+        ]
+        entry.left = False
         if result.message and graph.goes_with_cluster(entry):
             self._goes_with_cluster(entry, result.message)
         elif result.message:
-            said = f"{entry.title}: {result.message}"
+            said = f"{named}{result.message}"
             self._context.record("Warning", "NotOwned", said)
-            self._state.not_owned = [
-                *(each for each in self._state.not_owned if each != said),
-                said,
-            ]
+            self._state.not_owned.append(said)
             entry.left = True
         else:
             self._context.record("Normal", "CloudObjectDeleted", entry.title)

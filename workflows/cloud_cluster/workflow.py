@@ -157,8 +157,11 @@ class CloudClusterWorkflow:
                 f"InferenceCluster {self.context.cluster} is not running: its cloud "
                 f"objects are kept until signal `delete` is sent to this workflow"
             )
+            unreported = self.state.unreported
             self.context.record("Warning", "OwnerMissing", text)
-            self.state.unreported = 0
+            # Nobody receives this event. A message that arrived in the meantime may
+            # have others for the next report.
+            self.state.unreported = unreported
 
     def _publish(self) -> None:
         phase = shown.phase_of(self.state, self.calls.keys)

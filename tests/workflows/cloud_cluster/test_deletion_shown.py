@@ -36,6 +36,7 @@ ABANDON = (
     "annotation modelplane.ai/abandon=true, and the status lists it"
 )
 STEP = f"run the command in the message, or delete the object at the cloud, {ABANDON}"
+ATTEMPTS_A_DAY = 101
 OTHERS = f"delete them at the cloud if nothing needs them, {ABANDON}"
 
 
@@ -183,6 +184,58 @@ async def test_a_leftover_without_mark_holds_the_deletion() -> None:
     text = f"{MARK.type}: Role r: {MARK.message}; next step: {STEP}"
     assert cluster.report()[1].startswith(text)
     assert cluster.rows()["r"].next_step == STEP
+
+
+async def test_an_object_left_by_mistake_is_deleted_later_and_not_listed() -> None:
+    cluster = await deleted()
+    foreign = CloudObjectResult(key=CLUSTER_KEY, phase="Absent", message="of another")
+    cluster.calls.done(CLUSTER_KEY, foreign)
+    assert cluster.teardown.stays() == [
+        f"{cluster.entry(CLUSTER_KEY).title}: of another"
+    ]
+    await cluster.step()
+    while rest := [each for each in cluster.calls.keys if each != AUDIT]:
+        await cluster.gone(rest[0])
+    left = Leftover(kind="Cluster", id="c", key=CLUSTER_KEY, ours=True)
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[left]))
+    await cluster.step()
+    await cluster.gone(CLUSTER_KEY)
+    assert (cluster.teardown.stays(), cluster.entry(CLUSTER_KEY).left) == ([], False)
+
+
+async def test_a_failure_of_the_whole_deletion_names_the_next_step() -> None:
+    cluster = await deleted()
+    cluster.converge.pause(Failure("CredentialsInvalid", "the key is revoked"))
+    step = f"store a valid credential, {ABANDON}"
+    text = f"CredentialsInvalid: the key is revoked; next step: {step}"
+    assert cluster.report() == ("DeletionBlocked", text)
+    cluster.converge._resume()
+    cluster.teardown._audit_failed(Failure("PermissionDenied", "ec2:DescribeVpcs"))
+    assert cluster.report()[1] == (
+        "PermissionDenied: cannot search for leftovers: ec2:DescribeVpcs; next step: "
+        f"grant the permission that the message names, {ABANDON}"
+    )
+
+
+async def test_a_deletion_without_a_plan_names_the_cluster_in_the_next_step() -> None:
+    cluster = Deleted(Decided())
+    order = cluster.state.order
+    assert order is not None
+    manifest = {**order.manifest, "metadata": {"name": "prod"}}
+    cluster.state.order = order.model_copy(update={"manifest": manifest})
+    cluster.converge.pause(Failure("CredentialsInvalid", "no Secret"))
+    assert cluster.report()[1].endswith(ABANDON)
+
+
+async def test_attempts_without_mark_become_rare_while_nobody_restores_it() -> None:
+    cluster = await deleted()
+    attempts = 0
+    for _ in range(24 * 60):
+        if cluster.calls.running(CLUSTER_KEY):
+            attempts += 1
+            cluster.calls.failed(CLUSTER_KEY, MARK)
+        await cluster.step(timedelta(minutes=1))
+    assert attempts == ATTEMPTS_A_DAY
 
 
 # On the InferenceCluster

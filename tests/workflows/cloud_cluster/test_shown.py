@@ -21,8 +21,9 @@ from tests.activities.clouds.builders import UID, a_pool
 from tests.workflows.cloud_cluster.control_plane import CloudPlane
 from tests.workflows.cloud_cluster.decided import ACCOUNT, Decided, ready
 from tests.workflows.environment.harness import eventually
-from workflows.cloud_cluster import readiness, shown
+from workflows.cloud_cluster import readiness, shown, workflow
 from workflows.cloud_cluster.state import CloudState
+from workflows.cloud_cluster.workflow import CloudClusterWorkflow
 from workflows.entity.failures import Failure
 
 POOL = "pool/gpu"
@@ -273,3 +274,28 @@ def test_time_lost_by_a_failure_is_in_no_estimate() -> None:
     cluster.after(2 * MINUTE)
     cluster.end(POOL, "Ready")
     assert cluster.state.durations["NodePool"] == 2 * 60
+
+
+async def test_events_of_a_message_during_a_refused_report_are_reported_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = ready()
+    cloud = object.__new__(CloudClusterWorkflow)
+    cloud.state, cloud.context, cloud.calls = (
+        cluster.state,
+        cluster.context,
+        cluster.calls,
+    )
+
+    async def missing(*_: Any) -> list[str]:
+        # The InferenceCluster starts now, and does not know the earlier events.
+        cloud.state.unreported = len(cloud.state.events)
+        return ["inference-cluster/prod"]
+
+    monkeypatch.setattr(workflow, "send_all", missing)
+    monkeypatch.setattr("temporalio.workflow.time", lambda: 0.0)
+    monkeypatch.setattr(cloud, "_publish", lambda: None)
+    before = len(cloud.state.events)
+    await cloud._report()
+    assert cloud.state.events[-1].reason == "OwnerMissing"
+    assert cloud.state.unreported == before
