@@ -51,6 +51,10 @@ class FleetObjects(Protocol):
         """Return whether the object exists."""
         ...
 
+    async def last_state(self, target: Target) -> Tree | None:
+        """Return the object as it is, or as it was when it ended. None if unknown."""
+        ...
+
     async def list(
         self, kind: KindInfo, namespace: str | None, *, deployment: str = ""
     ) -> Sequence[ListedObject]:

@@ -139,6 +139,9 @@ class FrontObjects:
     async def exists(self, target: Target) -> bool:
         return await self.find(target) is not None
 
+    async def last_state(self, target: Target) -> Tree | None:
+        return await self.find(target)
+
     async def list(
         self, kind: KindInfo, namespace: str | None, *, deployment: str = ""
     ) -> Sequence[ListedObject]:

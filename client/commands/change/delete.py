@@ -20,12 +20,12 @@ from api_types.resources.secrets import DataManifest
 from client.commands import options
 from client.failures import combine
 from client.follow.drain_check import EVICT, check_loss
+from client.follow.left_behind import left_behind, print_left_behind
 from client.follow.results import result_of, show_results
 from client.follow.waiting import until_gone
 from client.manifests.documents import admit_documents, read_documents
 from client.manifests.secrets import STORED_ELSEWHERE, delete_secrets
 from client.output.progress import Progress
-from client.output.tables import NONE, columns
 from fleet_client.configuration import load_settings, require_temporal
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import CommandFailed, NotFound, Refused
@@ -39,14 +39,12 @@ from fleet_client.refs.targets import (
     objects_named,
     with_workflow,
 )
-from fleet_client.refs.tree import Tree, condition
+from fleet_client.refs.tree import condition
 from fleet_client.requests import Requested, current_user, new_request_id, until_applied
 from fleet_client.temporal.control_plane import ControlPlane
 
 _IN_USE, _OCCUPIED = "InUse", "Occupied"
 _ALL_KINDS = "all"
-_LEFT_FIELDS = ("location", "kind", "namespace", "name", "reason")
-_LEFT_TITLES = ["WHERE", "KIND", "NAMESPACE", "NAME", "WHY"]
 
 
 @dataclass(frozen=True)
@@ -275,6 +273,8 @@ async def _delete(
             elif deleting and wait:
                 with Progress() as progress:
                     await until_gone(plane, deleting, seconds, progress)
+                for target in deleting:
+                    await print_left_behind(plane, target)
     failures += await delete_secrets(
         settings, stored, ignore_not_found=how.ignore_not_found
     )
@@ -425,29 +425,8 @@ async def _follow_forced(
             await until_gone(plane, deleting, seconds, progress)
     finally:
         for target in deleting:
-            print(
-                f"{target.label} "
-                + "\n".join(left_behind(await plane.last_state(target))),
-                flush=True,
-            )
-
-
-def left_behind(tree: Tree | None) -> list[str]:
-    """Return lines about the objects that a teardown left behind, sorted by cluster."""
-    if tree is None:
-        return ["may have left objects behind: no worker answers for it"]
-    items = (tree.get("status") or {}).get("leftBehind") or ()
-    left = sorted(
-        items,
-        key=lambda item: tuple(str(item.get(field, "")) for field in _LEFT_FIELDS),
-    )
-    if not left:
-        return ["left nothing behind"]
-    rows = [[str(item.get(field) or NONE) for field in _LEFT_FIELDS] for item in left]
-    return [
-        f"left {len(left)} object{'s' if len(left) > 1 else ''} behind:",
-        *(f"  {line}" for line in columns(_LEFT_TITLES, rows)),
-    ]
+            tree = await plane.last_state(target)
+            print(target.label, "\n".join(left_behind(tree)), flush=True)
 
 
 def _from_files(

@@ -8,6 +8,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from client.commands import options
+from client.follow.left_behind import print_left_behind
 from client.follow.waiting import status_line
 from client.output.formats import shown
 from fleet_client.configuration import load_settings
@@ -117,14 +118,16 @@ async def _wait(which: _Words, reached: Reached, wanted: str, seconds: float) ->
         while True:
             seen = await asyncio.gather(*(_look(plane, each) for each in left))
             done = [
-                target
+                (target, tree)
                 for target, (answered, tree) in zip(left, seen, strict=True)
                 if answered and reached(tree)
             ]
-            for target in done:
+            for target, tree in done:
                 print(f"{target.label} condition met", flush=True)
+                if tree is None:
+                    await print_left_behind(plane, target)
             trees = dict(zip(left, seen, strict=True))
-            left = [target for target in left if target not in done]
+            left = [target for target in left if target not in dict(done)]
             if not left:
                 return
             if time.monotonic() >= deadline:

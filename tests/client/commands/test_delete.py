@@ -8,6 +8,7 @@ import pytest
 
 from api_types.settings import Settings
 from client.commands.change import delete, undelete
+from client.commands.inspect import wait
 from client.failures import ExitCode
 from fleet_client.errors import CommandFailed, NotFound
 from fleet_client.refs.targets import Target
@@ -23,6 +24,7 @@ class Plane:
         self.applied: list[str] = []
         self.messages: list[Any] = []
         self.shown: Tree = {}
+        self.ended: dict[str, Tree] = {}
 
     def temporal(self, _why: str) -> "Plane":
         return self
@@ -42,6 +44,15 @@ class Plane:
             raise NotFound("it is gone by now", next_step="none")
         return {"appliedRequestIds": self.applied, **self.shown}
 
+    async def find(self, _target: Target) -> Tree | None:
+        return None
+
+    async def waiting(self, target: Target) -> list[str]:
+        raise NotFound(f"{target.title} does not exist", next_step="none")
+
+    async def last_state(self, target: Target) -> Tree | None:
+        return self.ended.get(target.name)
+
     async def signal(self, target: Target, _signal: Any, message: Any) -> None:
         self.sent.append(f"keep {target.label}")
         self.applied.append(message.request_id)
@@ -57,6 +68,7 @@ def plane(monkeypatch: pytest.MonkeyPatch) -> Plane:
 
     monkeypatch.setattr(delete, "fleet_objects", connected)
     monkeypatch.setattr(undelete, "fleet_objects", connected)
+    monkeypatch.setattr(wait, "fleet_objects", connected)
     return fake
 
 
@@ -182,3 +194,22 @@ def test_a_deletion_is_taken_back_unless_the_teardown_has_begun(
     assert refused.code == ExitCode.FAILED
     assert "cannot be kept: its teardown has begun" in refused.err
     assert "used by ic/oslo" in refused.err
+
+
+@pytest.mark.usefixtures("nowhere")
+@pytest.mark.parametrize(
+    "words",
+    [("delete", "ic/oslo", "--wait"), ("wait", "ic/oslo", "--for=delete")],
+    ids=["delete", "wait"],
+)
+def test_the_end_of_a_deletion_lists_what_it_left_behind(
+    cli: Cli, plane: Plane, words: tuple[str, ...]
+) -> None:
+    nothing = cli(*words)
+    assert (nothing.code, "left" in nothing.out) == (ExitCode.DONE, False)
+    item = {"location": "AWS", "kind": "nat", "name": "nat-1", "reason": "abandoned"}
+    plane.ended = {"oslo": {"status": {"leftBehind": [item]}}}
+    shown = cli(*words)
+    assert shown.code == ExitCode.DONE
+    assert "inferencecluster/oslo left 1 object behind:" in shown.out
+    assert "nat-1" in shown.out

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from api_types.messages.cluster_work import RemainingObject
-from client.commands.change.delete import left_behind
 from client.commands.inspect.describe import teardown
+from client.follow.left_behind import left_behind
 from tests.client.conftest import Cli
 from workflows.entity.failures import Failure
 from workflows.model_replica.teardown_progress import TeardownProgress
