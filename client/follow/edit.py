@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from api_types.messages.entities import SetSpec
+from api_types.validation.manifests import is_taken_while_deleting, load
 from fleet_client.errors import Modified, NotFound, Refused, WriteConflict
 from fleet_client.lookup import with_nearest
 from fleet_client.objects import FleetObjects
@@ -75,10 +76,13 @@ async def _change(
         tree = await until_answered(lambda: plane.describe(target))
     except NotFound as failure:
         raise await with_nearest(plane, target, failure) from failure
-    if deleting(tree):
+    leaving = deleting(tree)
+    if leaving and not tree.get("spec"):
         raise being_deleted(target)
     raise_without_spec(target, tree)
     manifest = edit(tree)
+    if leaving and not _takes_while_deleting(tree, manifest):
+        raise being_deleted(target)
     if manifest == as_manifest(tree):
         return Requested(target, "", tree)
     request = SetSpec(
@@ -88,7 +92,22 @@ async def _change(
         reason=reason,
     )
     await plane.change_spec(target, request, tree)
-    return raise_if_not_accepted(await until_applied(plane, target, request.request_id))
+    requested = await until_applied(plane, target, request.request_id)
+    if (
+        leaving
+        and requested.tree
+        and not _takes_while_deleting(requested.tree, manifest)
+    ):
+        return requested  # the deletion has the option
+    return raise_if_not_accepted(requested)
+
+
+def _takes_while_deleting(tree: Tree, manifest: Tree) -> bool:
+    """Return whether a manifest changes only options of the deletion of an object."""
+    try:
+        return is_taken_while_deleting(load(as_manifest(tree)), load(manifest))
+    except ValueError:
+        return False  # the form of the object is unknown here
 
 
 def raise_if_not_accepted(requested: Requested) -> Requested:

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
+from api_types import labels
 from api_types.messages.entities import Scale, SetSpec
 from api_types.resources.kinds import BY_KIND
 from api_types.taints import MAINTENANCE, with_taint
+from api_types.validation.manifests import dump
 from client.commands.change import scale as scale_command
 from client.commands.change.scale import request_scale
-from client.follow.edit import change
+from client.follow.edit import change, change_manifest
 from client.follow.results import request_each
 from fleet_client import requests
 from fleet_client.errors import (
@@ -27,6 +29,7 @@ from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 from fleet_client.requests import Requested, current_user, until_applied
 from fleet_client.temporal.control_plane import ControlPlane
+from tests.api_types.builders import a_cluster, accepted, merged
 
 OSLO = Target.of(BY_KIND["InferenceCluster"], None, "oslo")
 QWEN = Target.of(BY_KIND["ModelDeployment"], "ml", "qwen")
@@ -278,3 +281,21 @@ def test_a_count_that_another_request_has_replaced_is_a_conflict() -> None:
         match="ModelDeployment ml/qwen has 5 replicas: it was scaled again after this request",
     ):
         scaled(Plane(a_tree({"replicas": 1}), a_tree({"replicas": 5})), 3)
+
+
+def test_a_cluster_that_is_being_deleted_takes_the_options_of_its_deletion() -> None:
+    before: Tree = dump(accepted(a_cluster()).manifest)
+    known = before["metadata"].get("annotations") or {}
+
+    def annotated(name: str) -> Requested:
+        annotations = {**known, name: "true"}
+        after = merged(before, {"metadata": {"annotations": annotations}})
+        going = {"metadata": GOING}
+        plane = Plane(merged(before, going), merged(after, going))
+        return asyncio.run(
+            change_manifest(cast("ControlPlane", plane), OSLO, lambda _: after)
+        )
+
+    assert annotated(labels.ABANDON).request_id
+    with pytest.raises(WriteConflict, match="is being deleted"):
+        annotated("example.com/contact")
