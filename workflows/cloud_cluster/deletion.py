@@ -20,6 +20,8 @@ BLOCKED = "DeletionBlocked"
 """The reason of a deletion that has problems."""
 OF_OTHERS = "OwnedByOthers"
 """The reason of an object of others that blocks the deletion."""
+_LEFT = "LeftAtCloud"
+"""The reason of an object of ours that several searches have found."""
 _NAMED_MAX = 5
 
 
@@ -58,7 +60,8 @@ def problems(state: CloudState) -> list[str]:
     ours = [shown(each) for each in leftovers if each.ours and not each.unmarked]
     # While the last deletions run, leftovers still disappear with their objects.
     if ours and (state.audits or failing):
-        texts.append(f"left at the cloud: {_listed(ours)}")
+        step = step_of_others(cluster)
+        texts.append(f"left at the cloud: {_listed(ours)}; next step: {step}")
     return texts
 
 
@@ -111,8 +114,10 @@ def states_of(state: CloudState, running: Collection[str]) -> list[CloudObjectSt
         elif each.unmarked:
             reason = OwnerMarkMissing.__name__
             step = step_of_deletion(reason, cluster)
+        elif state.audits:
+            step, reason = step_of_others(cluster), _LEFT
         else:
-            continue
+            continue  # it still disappears with the objects that are being deleted
         since = _timestamp(state.blocked_since or state.time)
         row = CloudObjectState(kind=each.kind, name=each.id, phase="Unknown")
         problem = {"reason": reason, "message": each.unmarked or each.evidence}

@@ -82,7 +82,8 @@ def step_of_deletion(failure: str, cluster: str) -> str:
 def _or_abandon(cluster: str) -> str:
     return (
         f"and run `modelplane retry ic/{cluster}`; or leave everything that still exists "
-        f"with the annotation {labels.ABANDON}=true, and the status lists it"
+        f"with `modelplane annotate ic/{cluster} {labels.ABANDON}=true`, which the end of "
+        "the deletion lists"
     )
 
 

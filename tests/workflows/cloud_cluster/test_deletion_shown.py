@@ -32,8 +32,9 @@ BALANCER = Leftover(kind="LoadBalancer", id="lb-1", evidence="in the network")
 DISK = Leftover(kind="Disk", id="pvc-1", evidence="of a user", blocks=False)
 MARK = Failure("OwnerMarkMissing", "role r does not have the tag; restore with `tag`")
 ABANDON = (
-    "and run `modelplane retry ic/prod`; or leave everything that still exists with the "
-    "annotation modelplane.ai/abandon=true, and the status lists it"
+    "and run `modelplane retry ic/prod`; or leave everything that still exists with "
+    "`modelplane annotate ic/prod modelplane.ai/abandon=true`, which the end of the "
+    "deletion lists"
 )
 STEP = f"run the command in the message, or delete the object at the cloud, {ABANDON}"
 ATTEMPTS_A_DAY = 101
@@ -184,6 +185,23 @@ async def test_a_leftover_without_mark_holds_the_deletion() -> None:
     text = f"{MARK.type}: Role r: {MARK.message}; next step: {STEP}"
     assert cluster.report()[1].startswith(text)
     assert cluster.rows()["r"].next_step == STEP
+
+
+async def test_a_leftover_that_does_not_disappear_has_a_row_with_the_next_step() -> (
+    None
+):
+    cluster = await deleted()
+    while rest := [each for each in cluster.calls.keys if each != AUDIT]:
+        await cluster.gone(rest[0])
+    left = Leftover(
+        kind="LoadBalancer", id="lb-2", ours=True, evidence="of the cluster"
+    )
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[left]))
+    assert not await cluster.teardown.update()
+    text = f"left at the cloud: LoadBalancer lb-2; next step: {OTHERS}"
+    assert cluster.report()[1] == text
+    row = cluster.rows()["lb-2"]
+    assert (row.reason, row.next_step) == ("LeftAtCloud", OTHERS)
 
 
 async def test_an_object_left_by_mistake_is_deleted_later_and_not_listed() -> None:

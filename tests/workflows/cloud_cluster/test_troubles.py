@@ -139,11 +139,11 @@ async def test_a_lasting_error_is_reported_and_retried(gke: CloudPlane) -> None:
     await gke.stop_cloud_worker()
     gke.patience = Patience(trouble=3.0)
     await gke.start_cloud_worker()
-    gke.cloud.refuse["create", "net/vpc"] = [
-        Throttled("rate of inserts exceeded") for _ in range(4)
-    ]
+    refused: list[Exception] = [Throttled("rate of inserts exceeded")] * 1000
+    gke.cloud.refuse["create", "net/vpc"] = refused
     await gke.apply(a_pool())
     await gke.until(lambda seen: "Throttled: net/vpc" in seen["message"])
+    refused.clear()
     await gke.retry_now()
     seen = await gke.ready()
     assert seen["message"] == ""
