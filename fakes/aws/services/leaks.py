@@ -65,7 +65,9 @@ def _endpoint(
             {"GuardDutyManaged": "true"},
         )
         name = f"GuardDutyManagedSecurityGroup-{vpc}"
-        made = cloud.ec2.create_security_group(name, "GuardDuty", vpc, tags=tags)
+        made = cloud.ec2.get_security_group_from_name(name, vpc) or (
+            cloud.ec2.create_security_group(name, "GuardDuty", vpc, tags=tags)
+        )
         groups = [str(made.id)]
     interface = add_interface(cloud, where, groups, "VPC Endpoint Interface")
     cloud.ec2.enis[interface].status = "in-use"
