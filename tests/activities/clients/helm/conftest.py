@@ -156,6 +156,14 @@ class OnCluster:
             for each in found
         }
 
+    def jobs(self) -> list[str]:
+        """Return the names of the jobs in the namespace of the test."""
+        from kubernetes import client  # noqa: PLC0415 - takes a second to load
+
+        batch = client.BatchV1Api(self.core.api_client)
+        found = batch.list_namespaced_job(self.namespace).items
+        return [job.metadata.name for job in found]
+
     def rewrite(
         self, revision: int, status: str, *, seconds_ago: float, name: str = "mp-demo"
     ) -> None:
