@@ -4,7 +4,6 @@ Only the real server shows with which error it rejects a signal, and when.
 """
 
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import Any
 
 import pytest
@@ -63,11 +62,17 @@ async def test_a_deployment_that_accepts_no_signals_delays_no_other_and_receives
 ) -> None:
     for name in ("victim", "other"):
         await fleet.apply(a_deployment(name, NAMESPACE))
-        await eventually(
-            partial(fleet.describe, name),
-            lambda seen: bool(seen) and condition(seen, "ReplicasScheduled") == "False",
-            what=f"{name} waits for nodes",
-        )
+
+    async def scheduler_status() -> dict[str, Any]:
+        seen = await fleet.scheduler("describe")
+        return seen["status"] if seen else {}
+
+    # A scheduler that is still starting would ask the victim for its account, and wait.
+    await eventually(
+        scheduler_status,
+        lambda seen: len(seen.get("waiting", [])) == 2,
+        what="both wait for nodes",
+    )
 
     def failing(*_: Any) -> None:
         raise KeyError("a bug")
@@ -80,16 +85,11 @@ async def test_a_deployment_that_accepts_no_signals_delays_no_other_and_receives
 
         redelivery = fleet.client.get_workflow_handle(names.redelivery_id(VICTIM))
 
-        async def events() -> list[str]:
-            seen = await fleet.scheduler("describe")
-            return (
-                [event["message"] for event in seen["status"]["events"]] if seen else []
-            )
-
         await eventually(
-            events,
-            lambda texts: any(
-                VICTIM in text and redelivery.id in text for text in texts
+            scheduler_status,
+            lambda seen: any(
+                VICTIM in event["message"] and redelivery.id in event["message"]
+                for event in seen.get("events", [])
             ),
             what="the scheduler names the refusal",
         )
