@@ -1,8 +1,8 @@
 """Completion of kinds, names, namespaces, clusters, pools, fields and paths in shells.
 
 The parser completes verbs and options. This module adds the values, by the name of a
-parameter. A shell asks at each TAB, so a fleet that does not answer in time, or any
-other failure, means no values and no message.
+parameter. A shell asks at each TAB, so a fleet that does not answer in time, or an
+incomplete command line, means no values and no message.
 """
 
 import asyncio
@@ -34,10 +34,12 @@ def with_completion(command: Any) -> Any:
 
 
 def _items(complete: Complete, context: Any, incomplete: str) -> list[Any]:
+    from fleet_client.errors import CommandFailed  # noqa: PLC0415 - slow to import
+
     try:
         use_global_options(context.find_root().params)
         found = sorted(set(complete(context, incomplete)))
-    except Exception:  # noqa: BLE001 - no failure may disturb the command line
+    except (CommandFailed, TimeoutError):
         return []
     return [CompletionItem(value) for value in found if value.startswith(incomplete)]
 
