@@ -1,6 +1,6 @@
 """Decisions of a CloudCluster after a failure, a change or a retry."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -120,6 +120,29 @@ def test_a_broken_control_plane_is_unusable_while_it_is_checked_again() -> None:
     )
     cluster.end(CLUSTER_KEY, "Ready")
     assert shown.is_usable(cluster.state)
+
+
+def test_a_new_pool_that_stays_broken_is_recreated_after_growing_pauses() -> None:
+    cluster = Decided()
+    cluster.plan(cluster.wanted(rebuilds=1))
+    while cluster.calls.keys != [POOL]:
+        cluster.end(next(key for key in cluster.calls.keys if key != POOL), "Ready")
+    pauses = []
+    for _ in range(4):
+        cluster.end(POOL, "Broken", message="status CREATE_FAILED")
+        pause = timedelta()
+        if retry_at := cluster.entry(POOL).retry_at:
+            pause = datetime.fromisoformat(retry_at) - cluster.context.time
+            cluster.after(pause - SECOND)
+            assert cluster.calls.keys == []
+            cluster.after(SECOND)
+        pauses.append(pause)
+        cluster.end(POOL, "Absent")
+    assert pauses == [timedelta(), HALF_HOUR, 2 * HALF_HOUR, 4 * HALF_HOUR]
+    cluster.end(POOL, "Ready")
+    assert cluster.entry(POOL).rebuilds == 0, (
+        "the pauses of a pool that ran start again"
+    )
 
 
 # Plans that fail

@@ -193,6 +193,35 @@ def test_codes_for_existing_objects() -> None:
     assert not says_exists(refusal("VpcLimitExceeded"))
 
 
+def test_the_code_of_an_existing_object_with_the_text_of_a_running_change() -> None:
+    text = (
+        "Cannot create Addon because cluster prod currently has an update in progress"
+    )
+    assert not says_exists(refusal("ResourceInUseException", text))
+    assert error_of("ResourceInUseException", CREATE, message=text) == "Busy"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "want"),
+    [
+        (
+            "ResourceInUseException",
+            "you reached the limit of the cluster",
+            "Dependency",
+        ),
+        (
+            "InvalidRequestException",
+            "Your requested instance type is not supported in your requested Availability Zone",
+            "ServerError",
+        ),
+    ],
+)
+def test_a_refused_deletion_is_repeated_whatever_its_text_names(
+    code: str, text: str, want: str
+) -> None:
+    assert error_of(code, DELETE, "delete_nodegroup", message=text) == want
+
+
 def test_codes_for_missing_objects() -> None:
     codes = (
         f"{MISSING} Gateway.NotAttached "

@@ -69,17 +69,19 @@ async def test_zones_stay_when_the_settings_and_offers_change() -> None:
         assert world.look(later["pool/gpu"]).replaces == ()
 
 
-async def test_a_zone_that_eks_rejects_is_replaced() -> None:
-    with FakeAws("us-east-1", unsupported_zones=["us-east-1b"]) as aws, direct(aws):
+async def test_zones_that_eks_rejects_one_after_the_other_are_replaced() -> None:
+    rejected = ["us-east-1b", "us-east-1d"]
+    with FakeAws("us-east-1", unsupported_zones=rejected) as aws, direct(aws):
         world = world_of(aws)
-        desired = world.plan(an_eks_pool(zones=None), **VIRGINIA)
-        with pytest.raises(
-            PlanOutdated,
-            match="EKS does not support us-east-1b for this account; the cluster uses other",
-        ):
-            await made(world, desired, *TO_CLUSTER)
-        # A worker without any memory makes the next plan.
-        world.restart()
+        for zone in rejected:
+            desired = world.plan(an_eks_pool(zones=None), **VIRGINIA)
+            text = (
+                f"EKS does not support {zone} for this account; the cluster uses other"
+            )
+            with pytest.raises(PlanOutdated, match=text):
+                await made(world, desired, *TO_CLUSTER)
+            # A worker without any memory makes the next plan.
+            world.restart()
         again = world.plan(an_eks_pool(zones=None), **VIRGINIA)
         await world.create_all(again.objects)
         (cluster,) = calls(aws, "CreateCluster")
@@ -87,8 +89,8 @@ async def test_a_zone_that_eks_rejects_is_replaced() -> None:
             zones_of(aws, each["subnets"]) for each in calls(aws, "CreateNodegroup")
         ]
         assert (zones_of(aws, cluster["resourcesVpcConfig"]["subnetIds"]), groups) == (
-            [*"acd"],
-            [[*"acd"], [*"acd"]],
+            [*"acf"],
+            [[*"acf"], [*"acf"]],
         )
         assert aws.made("CreateVpc") == 1
         await world.delete_all(again.objects)
