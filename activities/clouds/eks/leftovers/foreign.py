@@ -50,15 +50,6 @@ _ROWS: tuple[tuple[str, str, str, str, str, Callable[[Item], bool]], ...] = (
         ),
     ),
     (
-        "RouteTable",
-        "describe_route_tables",
-        "RouteTables",
-        "RouteTableId",
-        "Filters",
-        # The main table is deleted with the VPC.
-        lambda item: not any(each.get("Main") for each in item.get("Associations", ())),
-    ),
-    (
         "VpcEndpoint",
         "describe_vpc_endpoints",
         "VpcEndpoints",

@@ -443,12 +443,12 @@ async def test_foreign_objects_in_the_vpc_are_listed_and_kept(
     with pytest.raises(Dependency):
         await world.delete(objects["net/subnets"])
     foreign = [each for each in world.provider.audit(world.audit()) if not each.ours]
-    assert {(each.kind, each.id) for each in foreign} == {
-        ("SecurityGroup", theirs),
+    assert sorted((each.kind, each.id) for each in foreign) == [
+        ("InternetGateway", gateway),
         ("NetworkInterface", interface),
         ("RouteTable", table),
-        ("InternetGateway", gateway),
-    }
+        ("SecurityGroup", theirs),
+    ]
     assert {each.evidence for each in foreign} == {
         f"in VPC {vpc}, and not of this cluster"
     }
