@@ -122,27 +122,48 @@ def test_a_broken_control_plane_is_unusable_while_it_is_checked_again() -> None:
     assert shown.is_usable(cluster.state)
 
 
-def test_a_new_pool_that_stays_broken_is_recreated_after_growing_pauses() -> None:
+def new_pool() -> Decided:
+    """Return a cluster that creates its pool, which may be recreated once without a pause."""
     cluster = Decided()
     cluster.plan(cluster.wanted(rebuilds=1))
     while cluster.calls.keys != [POOL]:
         cluster.end(next(key for key in cluster.calls.keys if key != POOL), "Ready")
-    pauses = []
-    for _ in range(4):
-        cluster.end(POOL, "Broken", message="status CREATE_FAILED")
-        pause = timedelta()
-        if retry_at := cluster.entry(POOL).retry_at:
-            pause = datetime.fromisoformat(retry_at) - cluster.context.time
-            cluster.after(pause - SECOND)
-            assert cluster.calls.keys == []
-            cluster.after(SECOND)
-        pauses.append(pause)
-        cluster.end(POOL, "Absent")
+    return cluster
+
+
+def broken_again(cluster: Decided, cause: str = "") -> timedelta:
+    """Let the pool end broken, delete it, and return the pause before its deletion."""
+    cluster.end(POOL, "Broken", message="status CREATE_FAILED", cause=cause)
+    pause = timedelta()
+    if retry_at := cluster.entry(POOL).retry_at:
+        pause = datetime.fromisoformat(retry_at) - cluster.context.time
+        cluster.after(pause - SECOND)
+        assert cluster.calls.keys == []
+        cluster.after(SECOND)
+    cluster.end(POOL, "Absent")
+    return pause
+
+
+def test_a_new_pool_that_stays_broken_is_recreated_after_growing_pauses() -> None:
+    cluster = new_pool()
+    pauses = [broken_again(cluster) for _ in range(4)]
     assert pauses == [timedelta(), HALF_HOUR, 2 * HALF_HOUR, 4 * HALF_HOUR]
     cluster.end(POOL, "Ready")
-    assert cluster.entry(POOL).rebuilds == 0, (
-        "the pauses of a pool that ran start again"
-    )
+    assert cluster.entry(POOL).rebuilds == 0
+
+
+def test_a_new_pool_that_only_another_spec_can_help_is_not_recreated_at_once() -> None:
+    assert broken_again(new_pool(), "InvalidInput") == HALF_HOUR
+
+
+def test_the_pauses_of_a_broken_pool_start_again_with_another_spec() -> None:
+    cluster = new_pool()
+    assert [broken_again(cluster) for _ in range(2)] == [timedelta(), HALF_HOUR]
+    cluster.end(POOL, "Broken")
+    cluster.order(a_pool(maxNodeCount=3))
+    cluster.plan(cluster.wanted(rebuilds=1))
+    cluster.end(POOL, "Absent")
+    assert broken_again(cluster) == HALF_HOUR
 
 
 # Plans that fail

@@ -221,6 +221,12 @@ def test_other_objects_have_a_state_while_they_have_a_problem_or_are_not_there()
 # Health
 
 
+def warnings(cluster: Decided) -> int:
+    """Return how many events say that the pool is degraded."""
+    events = cluster.state.events
+    return sum(each.count for each in events if each.reason == DEGRADED.error)
+
+
 def test_trouble_of_a_ready_pool_is_shown_with_code_and_next_step_until_it_recovers() -> (
     None
 ):
@@ -253,11 +259,25 @@ def test_trouble_of_a_ready_pool_is_shown_with_code_and_next_step_until_it_recov
         "CapacityUnavailable: pool/gpu (NodePool gpu): other words"
     )
     assert cluster.calls.keys == [], "the pool is not repaired by deletion"
-    look(cluster, health=None)
+    look(cluster, health=None, message="without zone b")
     assert state_of(cluster, "pool/gpu") == healthy
+    assert cluster.entry("pool/gpu").message == "without zone b"
     assert shown.trouble(cluster.state) == ("", "")
-    assert cluster.reasons[-2:] == ["CapacityUnavailable", "CloudObjectRecovered"], (
-        "other words for the same problem are no event"
+    assert cluster.reasons[-2:] == [DEGRADED.error, "CloudObjectRecovered"]
+    assert warnings(cluster) == 1, "other words for the same problem are no event"
+    look(cluster, health=DEGRADED)
+    look(cluster, health=DEGRADED.model_copy(update={"code": "STOPPED"}))
+    assert warnings(cluster) == 3
+    assert state_of(cluster, "pool/gpu").since == at(8 * MINUTE)
+
+
+def test_a_failed_change_of_a_degraded_pool_is_one_problem() -> None:
+    cluster = ready()
+    look(cluster, "Differs", message="counts", health=DEGRADED)
+    cluster.calls.failed("pool/gpu", NO_MACHINES)
+    assert cluster.entry("pool/gpu").health == DEGRADED
+    assert shown.trouble(cluster.state)[1] == (
+        f"CapacityUnavailable: pool/gpu (NodePool gpu): {NO_MACHINES.message}"
     )
 
 

@@ -124,7 +124,7 @@ async def test_a_fixed_pool_of_zero_nodes_loses_its_nodes(
     )
 
 
-async def test_labels_and_taints_are_changed_as_differences(
+async def test_labels_taints_and_the_update_strategy_are_restored(
     aws: FakeAws, world: World
 ) -> None:
     await made(world, world.plan(), *TO_NODES, "pool/gpu")
@@ -138,6 +138,7 @@ async def test_labels_and_taints_are_changed_as_differences(
                 {"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}
             ]
         },
+        updateConfig={"maxUnavailable": 1, "updateStrategy": "DEFAULT"},
     )
     assert await changed(world, world.plan(), "pool/gpu") == ["UpdateNodegroupConfig"]
     given = calls(aws, "UpdateNodegroupConfig")[-1]
@@ -148,6 +149,7 @@ async def test_labels_and_taints_are_changed_as_differences(
     assert given["taints"]["addOrUpdateTaints"] == [
         {"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}
     ]
+    assert given["updateConfig"] == {"maxUnavailable": 1, "updateStrategy": "MINIMAL"}
 
 
 async def test_a_failed_change_is_reported_and_only_the_next_attempt_repeats_it(

@@ -4,15 +4,19 @@ from datetime import timedelta
 
 import pytest
 
+from activities.clouds.eks.leftovers.kinds import Scene
+from activities.clouds.eks.leftovers.made_by_services import GuardDutyEndpoints
 from activities.clouds.lifecycle.handler import CloudObservation, State
+from activities.clouds.owner import owner_at
 from api_types import labels
 from api_types.clock import utc_now
-from api_types.errors import CapacityUnavailable
+from api_types.errors import CapacityUnavailable, Dependency
+from api_types.messages.clouds import Leftover
 from fakes.aws.fake import FakeAws
 from fakes.aws.faults import AwsFault, FaultKind, VpcLeftover
 from tests.activities.clouds.builders import an_eks_pool
 from tests.activities.clouds.eks.test_cases import TO_CLUSTER, TO_NODES, calls, made
-from tests.activities.clouds.eks.test_deletion import kinds, swept
+from tests.activities.clouds.eks.test_deletion import swept
 from tests.activities.clouds.eks.world import World
 
 pytestmark = pytest.mark.slow
@@ -76,7 +80,8 @@ async def test_the_endpoint_and_group_of_guardduty_are_deleted_after_the_cluster
     aws: FakeAws, world: World
 ) -> None:
     objects = await made(world, world.plan(), *TO_CLUSTER)
-    aws.leave(world.provider.cloud_cluster(world.account), VpcLeftover.GUARD_DUTY)
+    name = world.provider.cloud_cluster(world.account)
+    endpoint = aws.leave(name, VpcLeftover.GUARD_DUTY)
     ours = [each for each in world.provider.audit(world.audit()) if each.ours]
     assert not {each.kind for each in ours} & {
         "GuardDutyEndpoint",
@@ -85,18 +90,50 @@ async def test_the_endpoint_and_group_of_guardduty_are_deleted_after_the_cluster
     await world.delete(objects["cluster"])
     assert [each for each in swept(world) if each.kind.startswith("GuardDuty")] == []
     assert [each for each in aws.remains() if "vpc-endpoint" in each] == []
+    assert guard_duty_groups(aws) == []
+    assert f"endpoint {endpoint} of GuardDuty is being deleted" in world.reports
 
 
-async def test_an_endpoint_of_others_is_listed_and_stays(
+def guard_duty_groups(aws: FakeAws) -> list[str]:
+    groups = aws.client("ec2").describe_security_groups()["SecurityGroups"]
+    return [each["GroupId"] for each in groups if "GuardDuty" in each["GroupName"]]
+
+
+async def test_endpoints_and_groups_of_others_are_listed_and_stay(
     aws: FakeAws, world: World
 ) -> None:
+    """Only the tag together with the service, or with the name of the group, is proof."""
     objects = await made(world, world.plan(), *TO_CLUSTER)
-    name = world.provider.cloud_cluster(world.account)
-    endpoint = aws.leave(name, VpcLeftover.ENDPOINT)
+    name, ec2 = world.provider.cloud_cluster(world.account), aws.client("ec2")
+    tagged = aws.leave(name, VpcLeftover.ENDPOINT)
+    untagged = aws.leave(name, VpcLeftover.GUARD_DUTY)
+    (untagged_group,) = guard_duty_groups(aws)
+    tagged_group = ec2.create_security_group(
+        GroupName="theirs", Description="x", VpcId=world.known["net/vpc"]["id"]
+    )["GroupId"]
+    tag = {"Key": "GuardDutyManaged", "Value": "true"}
+    ec2.delete_tags(Resources=[untagged, untagged_group], Tags=[tag])
+    ec2.create_tags(Resources=[tagged, tagged_group], Tags=[tag])
     await world.delete(objects["cluster"])
-    left = swept(world)
-    assert [each.id for each in left if each.kind == "VpcEndpoint"] == [endpoint]
-    assert "VpcEndpoint" in kinds(left)
+    left = {each.id: each.kind for each in swept(world)}
+    assert [left[each] for each in (tagged, untagged)] == ["VpcEndpoint"] * 2
+    assert [left[each] for each in (tagged_group, untagged_group)] == [
+        "SecurityGroup"
+    ] * 2
+
+
+def test_an_endpoint_that_ec2_does_not_delete_keeps_the_reason_of_ec2(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = world.provider.clients
+    refused = {"Unsuccessful": [{"Error": {"Message": "vpce-1 is in use"}}]}
+    monkeypatch.setattr(clients, "call", lambda *_: refused)
+    owner = owner_at(world.account)
+    scene = Scene(clients, world.account, owner, owner.base, vpc="")
+    left = Leftover(kind=GuardDutyEndpoints.kind, id="vpce-1", ours=True)
+    text = "endpoint vpce-1 of GuardDuty: vpce-1 is in use"
+    with pytest.raises(Dependency, match=text):
+        GuardDutyEndpoints().remove(scene, left)
 
 
 async def test_an_interface_for_efa_that_ec2_left_is_deleted(
