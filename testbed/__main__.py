@@ -24,9 +24,14 @@ FAILED, REFUSED = 1, 2
 
 
 def default_home() -> Path:
-    """Return the folder of a testbed unless `--home` names another."""
-    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "modelplane" / "testbed"
+    """Return the folder of a testbed unless `--home` names another.
+
+    It is the folder of `modelplane up`.
+    """
+    if named := os.environ.get("MODELPLANE_HOME"):
+        return Path(named).expanduser().absolute()
+    base = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(base).expanduser().absolute() / "modelplane" / "testbed"
 
 
 def main(arguments: list[str] | None = None) -> int:

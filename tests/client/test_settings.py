@@ -18,6 +18,7 @@ from fleet_client.configuration import (
 from fleet_client.errors import CommandFailed, Refused
 from fleet_client.temporal.connection import connect
 from fleet_client.temporal.links import list_link
+from testbed.__main__ import default_home
 from tests.client.conftest import Cli
 
 
@@ -117,8 +118,13 @@ def test_the_home_follows_the_usual_folders(
 ) -> None:
     monkeypatch.delenv("MODELPLANE_HOME", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert home_folder() == tmp_path / "modelplane" / "testbed"
+    assert home_folder() == default_home() == tmp_path / "modelplane" / "testbed"
     assert home_folder() != SecretSettings().directory.expanduser()
+    monkeypatch.setenv("MODELPLANE_HOME", "~/fleet")
+    assert home_folder() == default_home() == Path("~/fleet").expanduser()
+    monkeypatch.setenv("MODELPLANE_HOME", "")
+    monkeypatch.setenv("XDG_DATA_HOME", "")
+    assert home_folder() == default_home()
 
 
 BAD_VARIABLES = {
