@@ -18,6 +18,7 @@ from api_types.messages.clouds import (
     WorkClass,
 )
 from workflows.cloud_cluster import deletion, graph, readiness
+from workflows.cloud_cluster.next_steps import next_step
 from workflows.cloud_cluster.state import CloudState, InventoryEntry
 
 PROVISIONING = "Provisioning"
@@ -132,16 +133,13 @@ def trouble(state: CloudState) -> tuple[str, str]:
         return (deletion.BLOCKED, _joined(texts)) if texts else ("", "")
     refused = state.plan.refused if state.plan else []
     failing = [entry for entry in graph.failing(state) if entry.failure != state.paused]
-    texts = general + [
-        f"{entry.failure.type}: {entry.title}: {entry.failure.message}"
-        for entry in failing
-    ]
+    texts = general + [_of_entry(state, each) for each in failing]
     texts += [
-        f"{entry.health.error}: {entry.title}: {entry.health.text}"
+        _of_entry(state, entry)
         for entry in state.inventory.values()
         if entry.health is not None and entry not in failing
     ]
-    texts += [_refusal(each) for each in refused if each.at]
+    texts += [_refusal(state, each) for each in refused if each.at]
     reasons = {problem.reason for problem in refused}
     reason = next((each for each in _REFUSALS if each in reasons), "")
     if not texts:
@@ -169,13 +167,31 @@ def _general(state: CloudState) -> list[str]:
     failures = [each for each in (state.paused, state.plan_failure) if each.type]
     if state.deletion is not None:
         return [deletion.failed_text(state, each) for each in failures]
-    texts = [f"{failure.type}: {failure.message}" for failure in failures]
+    texts = [_with_step(state, each.type, each.message) for each in failures]
     refused = state.plan.refused if state.plan else []
-    return texts + [_refusal(each) for each in refused if not each.at]
+    return texts + [_refusal(state, each) for each in refused if not each.at]
 
 
-def _refusal(each: CloudProblem) -> str:
-    return f"{each.reason}: {': '.join(filter(None, (each.at, each.text)))}"
+def _of_entry(state: CloudState, entry: InventoryEntry) -> str:
+    """Describe the failure of an object, or else the problem that the cloud reports."""
+    failure, health = entry.failure, entry.health
+    reason, text = failure.type, failure.message
+    if not reason and health is not None:
+        reason, text = health.error, health.text
+    return _with_step(state, reason, f"{entry.title}: {text}", entry)
+
+
+def _refusal(state: CloudState, each: CloudProblem) -> str:
+    text = ": ".join(filter(None, (each.at, each.text)))
+    return _with_step(state, each.reason, text)
+
+
+def _with_step(
+    state: CloudState, reason: str, text: str, entry: InventoryEntry | None = None
+) -> str:
+    """Return a problem with the next step that `readiness.states_of` has for it."""
+    cluster = state.account.cluster if state.account else ""
+    return f"{reason}: {text}; next step: {next_step(reason, cluster, entry)}"
 
 
 def drains(state: CloudState, running: Collection[str]) -> str:
@@ -201,10 +217,11 @@ def drains(state: CloudState, running: Collection[str]) -> str:
 def waits_for(state: CloudState, running: Collection[str]) -> str:
     """Describe the running work, or return "". The slowest object is named first."""
     working = [entry for key, entry in state.inventory.items() if key in running]
+    if not working and state.deletion is None:
+        return "planning the cloud objects" if state.plan is None else ""
     if not working:
         is_gone = all(entry.gone for entry in state.inventory.values())
-        is_searching = state.deletion is not None and state.looked_up and is_gone
-        return "searching for leftovers" if is_searching else ""
+        return "searching for leftovers" if state.looked_up and is_gone else ""
     longest = max(working, key=lambda entry: usual_seconds(state, entry.object))
     others = f" and {len(working) - 1} more" if len(working) > 1 else ""
     if state.deletion is not None:

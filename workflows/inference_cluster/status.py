@@ -252,7 +252,7 @@ def ready_verdict(view: ClusterStatusInputs) -> Verdict:
     """
     for verdict in (cluster_verdict(view), backend_verdict(view)):
         if verdict.status != TRUE:
-            why = f"{verdict.reason}: {verdict.message}"
+            why = ": ".join(filter(None, (verdict.reason, verdict.message)))
             return Verdict(
                 verdict.status, "Unavailable" if view.was_ready else "Creating", why
             )
@@ -296,8 +296,13 @@ def status_fields(name: str, state: ClusterState) -> dict[str, Any]:
     if address := gateway_of(state).address:
         status["gateway"] = {"address": address}
     if state.pools:
-        status["gpuPools"] = state.pools
-    if missing := missing_features(state):
+        # In a deletion, nobody has to provide nodes or features.
+        hidden = ("shortage",) if state.deleting else ()
+        status["gpuPools"] = [
+            {field: value for field, value in pool.items() if field not in hidden}
+            for pool in state.pools
+        ]
+    if (missing := missing_features(state)) and not state.deleting:
         status["missingFeatures"] = missing
     if state.cloud.events:
         events = [*state.events, *state.cloud.events]

@@ -460,7 +460,8 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
 
         A cluster that works is ready until its deletion at the cloud begins.
         """
-        self.context.remove_condition(OBJECTS_READY)
+        for each in (OBJECTS_READY, FEATURES_AVAILABLE):
+            self.context.remove_condition(each)
         if not is_created(self.state):
             return
         link = self.state.cloud

@@ -256,8 +256,8 @@ def test_trouble_of_a_ready_pool_is_shown_with_code_and_next_step_until_it_recov
     }
     assert state_of(cluster, "pool/gpu") == healthy.model_copy(update=problem)
     assert shown.trouble(cluster.state)[1] == (
-        "CapacityUnavailable: pool/gpu (NodePool gpu): other words"
-    )
+        f"CapacityUnavailable: pool/gpu (NodePool gpu): other words; next step: {NEXT}"
+    ), "the message of ClusterReady has the step of CloudObjectsReady"
     assert cluster.calls.keys == [], "the pool is not repaired by deletion"
     look(cluster, health=None, message="without zone b")
     assert state_of(cluster, "pool/gpu") == healthy

@@ -82,8 +82,11 @@ def test_the_trouble_of_an_existing_object_is_shown_until_the_deletion() -> None
     cluster.entry(POOL).health = CloudHealth(
         error="CapacityUnavailable", code="DEGRADED", text="no machines"
     )
-    shown_text = "CapacityUnavailable: pool/gpu (NodePool gpu): no machines"
-    assert shown.trouble(cluster.state) == (shown.PROVISIONING, shown_text)
+    shown_text = (
+        "CapacityUnavailable: pool/gpu (NodePool gpu): no machines; next step: "
+    )
+    reason, text = shown.trouble(cluster.state)
+    assert (reason, text.startswith(shown_text)) == (shown.PROVISIONING, True)
     cluster.state.deletion = CloudDelete(uid=UID, sequence=9)
     assert shown.trouble(cluster.state) == ("", "")
 
@@ -148,7 +151,11 @@ def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:
     cluster = Decided()
     cluster.state.report_number = 7
     assert shown.report_of(CloudState(report_number=5), UID, []) == CloudReport(
-        uid=UID, sequence=5, reason="Provisioning"
+        uid=UID,
+        sequence=5,
+        reason="Provisioning",
+        message="planning the cloud objects",
+        waits_for="planning the cloud objects",
     )
     refused = CloudProblem(reason="InvalidNodePool", at="pool b", text="no such card")
     warning = CloudProblem(reason="Expensive", at="gpu", text="costs much")
@@ -165,7 +172,8 @@ def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:
         usable=True,
         ready=True,
         reason="InvalidNodePool",
-        message="InvalidNodePool: pool b: no such card",
+        message="InvalidNodePool: pool b: no such card; next step: "
+        "change the spec as the message says",
         states=readiness.states_of(cluster.state, []),
         cloud_cluster="mp-eu",
         account=ACCOUNT,

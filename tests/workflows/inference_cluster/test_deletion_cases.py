@@ -12,6 +12,7 @@ from api_types.messages.cluster_work import RemainingObject
 from tests.workflows.cloud_cluster.decided import ACCOUNT
 from tests.workflows.inference_cluster.test_cluster_gone import REPLICA, Deleting
 from workflows.entity.conditions import condition_of
+from workflows.inference_cluster.gaps import FEATURES_AVAILABLE
 
 # A Service of the serving stack whose controller has not deleted its load balancer.
 STUCK = RemainingObject(
@@ -41,8 +42,11 @@ def test_a_deletion_waits_for_two_replicas_and_then_continues(
         monkeypatch, gone=None, occupied=[REPLICA, other], caches=[], **missing
     )
     deleting.cluster.state.cloud.emptied = True
+    conditions = deleting.cluster.state.conditions
+    deleting.cluster.context.set_condition(FEATURES_AVAILABLE, "False", "Missing", "x")
     # The first pass reports to the replicas, and queries the scheduler again.
     assert orders(deleting) == []
+    assert condition_of(conditions, FEATURES_AVAILABLE) is None
     for replicas in ([REPLICA, other], [other]):
         deleting.cluster.state.occupied = list(replicas)
         assert (orders(deleting), deleting.reason) == ([], "Occupied")

@@ -8,6 +8,7 @@ from api_types import labels
 from api_types.messages.clouds import CloudReport
 from api_types.messages.cluster_work import ClusterFacts
 from api_types.messages.observations import ObservedCluster
+from api_types.pins.features import DATA_PARALLEL
 from api_types.taints import with_taint
 from tests.workflows.inference_cluster.builders import (
     DEVICES,
@@ -310,6 +311,8 @@ def test_ready_names_the_condition_that_is_false() -> None:
         ready_verdict(view_of(a_cluster(classes={}, **NEW))).message
         == "WaitingForClasses: InferenceClass h100-8x does not exist; apply it"
     )
+    waiting = a_cluster(**at_cloud(reason="Provisioning"), **NEW)
+    assert ready_verdict(view_of(waiting)).message == "Provisioning"
 
 
 def test_a_cluster_with_an_older_version_of_dra_is_accepted_with_a_message() -> None:
@@ -430,6 +433,22 @@ def test_the_status_shows_pools_gateway_and_the_storage_class_if_there_is_one() 
     assert status_fields("eu-1", ClusterState()) == {
         "namespace": labels.SYSTEM_NAMESPACE
     }
+
+
+def test_a_deletion_shows_neither_shortages_nor_missing_features() -> None:
+    pool = {"name": "h100", "nodes": 2, "devices": []}
+    facts = ClusterFacts(
+        kubernetes_version="1.35", missing_features=[DATA_PARALLEL.key]
+    )
+    kept = a_cluster(pools=[{**pool, "shortage": "no machines"}], facts=facts)
+    shown = status_fields("eu-1", kept)
+    assert (shown["gpuPools"], shown["missingFeatures"]) == (
+        kept.pools,
+        [DATA_PARALLEL.key],
+    )
+    kept.deletion_timestamp = "2026-01-05T12:00:00Z"
+    shown = status_fields("eu-1", kept)
+    assert (shown["gpuPools"], "missingFeatures" in shown) == ([pool], False)
 
 
 def test_a_device_class_is_mapped_to_its_driver() -> None:
