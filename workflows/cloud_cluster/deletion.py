@@ -23,6 +23,8 @@ OF_OTHERS = "OwnedByOthers"
 _LEFT = "LeftAtCloud"
 """The reason of an object of ours that several searches have found."""
 _NAMED_MAX = 5
+_WITH_COMMAND_MAX = 3
+"""The number of objects without mark in a message. Each has a long command."""
 
 
 def shown(each: Leftover) -> str:
@@ -48,12 +50,11 @@ def problems(state: CloudState) -> list[str]:
             f"owned by others and blocking the deletion: {_listed(others)}; next step: {step}"
         )
     failing = [each for each in graph.failing(state) if each.failure != state.paused]
-    texts += [_problem(entry, cluster) for entry in failing]
-    step = step_of_deletion(OwnerMarkMissing.__name__, cluster)
+    texts += _without_mark(failing, leftovers, cluster)
     texts += [
-        f"{OwnerMarkMissing.__name__}: {shown(each)}: {each.unmarked}; next step: {step}"
-        for each in leftovers
-        if each.unmarked
+        _problem(entry, cluster)
+        for entry in failing
+        if entry.failure.type != OwnerMarkMissing.__name__
     ]
     if state.audit_failure.type:
         texts.append(failed_text(state, state.audit_failure))
@@ -63,6 +64,26 @@ def problems(state: CloudState) -> list[str]:
         step = step_of_others(cluster)
         texts.append(f"left at the cloud: {_listed(ours)}; next step: {step}")
     return texts
+
+
+def _without_mark(
+    failing: list[InventoryEntry], leftovers: list[Leftover], cluster: str
+) -> list[str]:
+    """Return one problem with the first objects that lost their mark, or no problem."""
+    reason = OwnerMarkMissing.__name__
+    held = [
+        f"{each.title}: {each.failure.message}"
+        for each in failing
+        if each.failure.type == reason
+    ]
+    held += [f"{shown(each)}: {each.unmarked}" for each in leftovers if each.unmarked]
+    if not held:
+        return []
+    parts = sorted(held)[:_WITH_COMMAND_MAX]
+    if more := len(held) - len(parts):
+        parts.append(f"and {more} more, which `modelplane describe ic/{cluster}` lists")
+    step = step_of_deletion(reason, cluster)
+    return [f"{reason}: {'; '.join(parts)}; next step: {step}"]
 
 
 def failed_text(state: CloudState, failure: Failure) -> str:

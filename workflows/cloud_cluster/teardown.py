@@ -5,7 +5,7 @@ object whose creation was running when the deletion was ordered may exist withou
 trace in the state.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 
 from activities.clouds.activities import CloudActivities
@@ -259,8 +259,10 @@ class Teardown:
         messages = self._converge.messages
         # Only an audit that began after the last deletion proves that nothing is left.
         is_last = all(entry.gone for entry in state.inventory.values())
+        gone = [key for key, entry in state.inventory.items() if entry.gone]
 
         def audited(found: CloudAudit) -> None:
+            self._back(found, gone)
             self._audited(found, is_last=is_last)
             self._audit_again(messages)
 
@@ -288,6 +290,12 @@ class Teardown:
     def _summary(self) -> str:
         return f"search for leftovers of {self._context.cluster}"
 
+    def _back(self, found: CloudAudit, gone: Collection[str]) -> None:
+        """Delete the objects again that the cloud lists although they were `gone`."""
+        for each in found.leftovers:
+            if each.ours and each.key in gone:
+                self._state.inventory[each.key].phase = "Deleting"
+
     def _audited(self, found: CloudAudit, *, is_last: bool) -> None:
         state = self._state
         for each in found.swept:
@@ -312,10 +320,6 @@ class Teardown:
                 entry.retry_at = "" if found.swept else entry.retry_at
             return
         state.audits += 1
-        for each in found.leftovers:
-            left = state.inventory.get(each.key)
-            if each.ours and left is not None:
-                left.phase = "Deleting"
         rounds = state.plan.audit_rounds if state.plan else 1
         late = 0 if found.swept else max(0, state.audits - rounds + 1)
         state.audit_at = self._context.later(

@@ -28,6 +28,10 @@ class MarkedObject(NamedTuple):
         kind = {"role": "role ", "policy": "policy "}.get(self.service, "")
         return f"{kind}{', '.join(self.ids)}"
 
+    @property
+    def they_are(self) -> str:
+        return "they are" if len(self.ids) > 1 else "it is"
+
 
 def missing_tags(
     tags: Mapping[str, str], owner: ClusterOwner, key: str

@@ -129,6 +129,46 @@ async def test_an_object_without_mark_holds_the_deletion_and_names_the_next_step
     assert cluster.calls.running(ACCOUNT), "it is tried again"
 
 
+async def test_the_message_has_the_first_three_of_many_objects_without_mark() -> None:
+    cluster = await deleted()
+    await cluster.gone(CLUSTER_KEY)
+    cluster.entries.failed(ACCOUNT, MARK)
+    for key in (VPC, SUBNET):
+        cluster.entries.failed(key, Failure(MARK.type, f"{key} has no tag"))
+    cluster.state.leftovers = [
+        Leftover(kind="Role", id=name, ours=True, unmarked=f"{name} has no tag")
+        for name in ("r", "q")
+    ]
+    reason, text = cluster.report()
+    account = cluster.entry(ACCOUNT).title
+    first = f"{MARK.type}: Role q: q has no tag; Role r: r has no tag"
+    more = "and 2 more, which `modelplane describe ic/prod` lists"
+    assert (reason, text.split("; next step: ")) == (
+        "DeletionBlocked",
+        [
+            f"{first}; {account}: {MARK.message}; {more}",
+            STEP,
+        ],
+    )
+    assert cluster.rows().keys() >= {"q", "r", ACCOUNT, VPC, SUBNET}
+
+
+async def test_an_object_that_the_cloud_lists_again_is_deleted_before_its_network() -> (
+    None
+):
+    cluster = await deleted()
+    await cluster.gone(CLUSTER_KEY)
+    await cluster.gone(SUBNET)
+    back = Leftover(kind="Subnet", id="s", key=SUBNET, ours=True, unmarked="no tag")
+    cluster.calls.failed(VPC, Failure("Dependency", "it has a subnet"))
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[back]))
+    await cluster.step()
+    assert cluster.calls.running(SUBNET)
+    cluster.calls.failed(SUBNET, MARK)
+    await cluster.step()
+    assert cluster.report()[1].startswith(f"{MARK.type}: {cluster.entry(SUBNET).title}")
+
+
 async def test_a_part_of_the_cluster_without_mark_goes_with_it() -> None:
     cluster = await deleted()
     cluster.teardown._failed("pool/gpu", MARK)

@@ -188,7 +188,8 @@ def unmarked(
     missing = missing_tags(tags, wanted.owner, wanted.object.key)
     if not missing:
         raise NotYet(f"{marked.title} has its tags again, and is searched for again")
-    text = lacks(marked, missing, "so it is neither changed nor deleted")
+    why = f"so {marked.they_are} neither changed nor deleted"
+    text = lacks(marked, missing, why)
     return CloudObservation(State.FOREIGN, reason=reason, unmarked=text)
 
 

@@ -1,4 +1,4 @@
-"""Foreign objects in the VPC of a cluster.
+"""Objects without the mark of the cluster in its VPC.
 
 They are listed, because they block the deletion of the VPC, but never deleted.
 """
@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.leftovers.kinds import Scene, console, where
+from activities.clouds.eks.leftovers.marked import unmarked
+from activities.clouds.eks.marks import MarkedObject
 from api_types import labels
 from api_types.messages.clouds import Leftover
 
@@ -64,12 +66,16 @@ _INSTANCE = "ec2/home?region={region}#InstanceDetails:instanceId={id}"
 def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
     """List the objects in the VPC that neither Modelplane nor the cluster created.
 
-    `explained` are the ids of known leftovers.
+    A known object without tags is not of others: it is `unmarked`. `explained` are the
+    ids of known leftovers.
     """
     if not scene.vpc:
         return
-    # A known object without tags is not of others.
-    explained |= {each for facts in scene.known.values() for each in facts.values()}
+    known = {
+        identity: key
+        for key, facts in scene.known.items()
+        for identity in facts.values()
+    }
     inside = where(**{"vpc-id": scene.vpc})
     reservations = scene.clients.listed(
         "ec2", "describe_instances", "Reservations", Filters=inside
@@ -102,16 +108,19 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
         for item in scene.clients.listed(
             "ec2", listing, result, **{filters_field: inside}
         ):
-            if (
-                counts(item)
-                and str(item[id_field]) not in explained
-                and not _of_cluster(item, scene)
-            ):
-                yield _foreign(scene, kind, str(item[id_field]))
+            identity = str(item[id_field])
+            if not counts(item) or identity in explained or _of_cluster(item, scene):
+                continue
+            yield (
+                _known(scene, kind, item, identity, known[identity])
+                if identity in known
+                else _foreign(scene, kind, identity)
+            )
     for name in scene.clients.listed(
         "eks", "list_nodegroups", "nodegroups", clusterName=scene.cluster
     ):
-        if str(name) not in explained and not _is_ours(scene, str(name)):
+        is_explained = str(name) in explained or str(name) in known
+        if not is_explained and not _is_ours(scene, str(name)):
             evidence = f"in cluster {scene.cluster}, and not of Modelplane"
             found = _foreign(scene, "Nodegroup", str(name), evidence=evidence)
             yield found.model_copy(update={"key": f"pool/{name}"})
@@ -121,8 +130,13 @@ def foreign(scene: Scene, explained: frozenset[str]) -> Iterator[Leftover]:
         "InternetGateways",
         Filters=where(**{"attachment.vpc-id": scene.vpc}),
     ):
+        identity, kind = str(item["InternetGatewayId"]), "InternetGateway"
         if not _of_cluster(item, scene):
-            yield _foreign(scene, "InternetGateway", str(item["InternetGatewayId"]))
+            yield (
+                _known(scene, kind, item, identity, known[identity])
+                if identity in known
+                else _foreign(scene, kind, identity)
+            )
     for service, result, vpc_field, id_field in (
         ("elb", "LoadBalancerDescriptions", "VPCId", "LoadBalancerName"),
         ("elbv2", "LoadBalancers", "VpcId", "LoadBalancerArn"),
@@ -159,6 +173,13 @@ def _of_cluster(item: Item, scene: Scene) -> bool:
         scene.cluster_tag: "owned",
     }
     return any(tags.get(tag) == value for tag, value in wanted.items())
+
+
+def _known(scene: Scene, kind: str, item: Item, identity: str, key: str) -> Leftover:
+    marked = MarkedObject("ec2", (identity,), scene.clients.region)
+    evidence = "recorded for this cluster, without tags"
+    found = Leftover(kind=kind, id=identity, evidence=evidence, ours=True, key=key)
+    return unmarked(scene, found, tags_of(item), marked)
 
 
 def _foreign(

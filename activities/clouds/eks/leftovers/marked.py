@@ -305,10 +305,17 @@ def _named(
         return [found]
     if owner:
         return []
+    evidence = {"evidence": "the name of this cluster, without tags"}
+    return [unmarked(scene, found.model_copy(update=evidence), tags, marked)]
+
+
+def unmarked(
+    scene: Scene, found: Leftover, tags: Mapping[str, str], marked: MarkedObject
+) -> Leftover:
+    """Return a leftover with its missing tags and the command that restores them."""
     missing = missing_tags(tags, scene.owner, found.key)
-    text = lacks(marked, missing, "so it is not deleted")
-    update = {"unmarked": text, "evidence": "the name of this cluster, without tags"}
-    return [found.model_copy(update=update)]
+    text = lacks(marked, missing, f"so {marked.they_are} not deleted")
+    return found.model_copy(update={"unmarked": text})
 
 
 def _key_if(tags: Mapping[str, str], key: str) -> str:

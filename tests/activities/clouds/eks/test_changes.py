@@ -622,6 +622,7 @@ async def test_subnets_that_lost_their_tags_do_not_count_as_deleted(
     text = f"{', '.join(subnets)} have lost their tag modelplane.ai/owner"
     assert (found.state, found.reason) == (State.FOREIGN, text)
     assert found.unmarked.startswith(f"{', '.join(subnets)} do not have the tags")
+    assert ", so they are neither changed nor deleted; " in found.unmarked
 
 
 async def test_the_ranges_of_subnets_stay_when_a_pool_in_another_zone_is_added() -> (

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from activities.clouds.lifecycle.handler import State
+from api_types import labels
 from api_types.clock import utc_now
 from api_types.errors import Dependency, OwnerMarkMissing
 from api_types.messages.clouds import Leftover
@@ -465,6 +466,21 @@ async def test_foreign_objects_in_the_vpc_are_listed_and_kept(
     await world.delete(objects["net/subnets"])
     await world.delete(objects["net/vpc"])
     assert aws.remains() == []
+
+
+@pytest.mark.parametrize("key", ["net/subnets", "net/igw"])
+async def test_a_recorded_object_without_tags_that_the_cloud_lists_again_is_named(
+    aws: FakeAws, world: World, key: str
+) -> None:
+    await made(world, world.plan(), "net/vpc", key)
+    ids = {each for name, each in world.known[key].items() if "cidr" not in name}
+    owner = [{"Key": labels.CLOUD_OWNER}]
+    aws.client("ec2").delete_tags(Resources=[*ids], Tags=owner)
+    found = [each for each in swept(world) if each.key == key]
+    assert {each.id for each in found} == ids
+    for each in found:
+        assert each.ours
+        assert f"{each.id} does not have the tag" in each.unmarked
 
 
 def tagged(owner: str, key: str) -> list[dict[str, str]]:
