@@ -46,6 +46,7 @@ from api_types.errors import (
     TransientError,
 )
 from api_types.messages.clouds import (
+    CLUSTER_KEY,
     IN_CLUSTER,
     LEFTOVERS_MAX,
     STORAGE_CLASS,
@@ -361,7 +362,9 @@ class CloudActivities:
     async def audit_cloud(self, order: AuditCloud) -> CloudAudit:
         """List the leftovers of a cluster, and with `sweep` delete the cluster's own.
 
-        `delete_cloud_object` deletes the objects of the inventory.
+        `delete_cloud_object` deletes the objects of the inventory. Load balancers and
+        disks, which have no key, are deleted only after the control plane: its
+        controllers would make them again.
         """
         _check_caller(order.account)
 
@@ -378,10 +381,14 @@ class CloudActivities:
             waits_for = ""
             ours = list[Leftover]()
             if order.sweep:
+                gone = all(each.key != CLUSTER_KEY for each in found)
                 ours = [
                     each
                     for each in found
-                    if each.ours and not each.unmarked and each.key not in order.keys
+                    if each.ours
+                    and not each.unmarked
+                    and each.key not in order.keys
+                    and (each.key or gone)
                 ]
             for leftover in ours:
                 if leftover.key and waits_for not in ("", leftover.kind):

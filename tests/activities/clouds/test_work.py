@@ -41,6 +41,7 @@ from api_types.errors import (
     TransientError,
 )
 from api_types.messages.clouds import (
+    CLUSTER_KEY,
     LEFTOVERS_MAX,
     AuditCloud,
     CloudAccount,
@@ -496,6 +497,18 @@ async def test_a_leftover_that_cannot_be_deleted_does_not_block_other_deletions(
     assert [(each.id, each.evidence) for each in found.leftovers] == [
         ("b", f"{error.__name__}: it is protected; a tag")
     ]
+
+
+async def test_what_controllers_made_is_deleted_after_the_control_plane() -> None:
+    disk = a_leftover("disk")
+    pool = a_leftover("pool").model_copy(update={"key": "pool/old"})
+    cluster = a_leftover("cluster").model_copy(update={"key": CLUSTER_KEY})
+    provider = Provider({}, [disk, pool, cluster], {"cluster": Dependency("a pool")})
+    found = await audited(provider)
+    assert [each.id for each in found.swept] == ["pool"]
+    assert [each.id for each in found.leftovers] == ["disk", "cluster"]
+    found = await audited(Provider({}, [disk], {}))
+    assert [each.id for each in found.swept] == ["disk"]
 
 
 @pytest.mark.parametrize(
