@@ -115,6 +115,8 @@ class CloudState(_InventoryPart):
         classes: the classes of the order's pools, including classes deleted since then.
         deletion: the order to delete the cluster. None while the cluster is wanted.
         looked_up: whether the inventory contains every object that may exist.
+        created_until: until when a creation that the deletion stopped may still create
+            its object.
         account: the cloud account of the objects, with its pinned values.
         plan: the wanted objects. None before the first plan.
         planned: the sequence number of the order that `plan` is for.
@@ -153,6 +155,7 @@ class CloudState(_InventoryPart):
     classes: Compact[dict[str, dict[str, Any]]] = Field(default_factory=dict)
     deletion: CloudDelete | None = None
     looked_up: bool = False
+    created_until: str = ""
     account: CloudAccount | None = None
     plan: Compact[CloudPlan | None] = None
     planned: int = 0

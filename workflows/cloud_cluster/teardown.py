@@ -53,6 +53,11 @@ _BLOCKERS_PAUSE = timedelta(minutes=1)
 _AUDIT_PAUSE = timedelta(seconds=30)
 _AUDIT_PAUSE_MAX = timedelta(minutes=15)
 _DOUBLED_MAX = 5
+# A create call may reach the cloud after its activity has ended: a worker that was killed,
+# or lost its connection to Temporal, had sent it or still repeats it. Clients of AWS wait
+# longest: three attempts, each with 10 s to connect and 60 s to read. The last search
+# begins later than that.
+_CREATE_CALL = timedelta(minutes=4)
 
 
 class Teardown:
@@ -102,7 +107,10 @@ class Teardown:
         """
         state = self._state
         if any(key != PLAN for key in self._calls.keys):
+            was_creating = any(key in state.inventory for key in self._calls.keys)
             await self._calls.stop_all()
+            if was_creating:
+                state.created_until = self._context.later(_CREATE_CALL)
         if state.plan is None:
             self._converge.update_plan()
             self._go_without_plan()
@@ -238,7 +246,7 @@ class Teardown:
                     "Warning", "NotOwned", f"{shown(other)} stays: {other.evidence}"
                 )
             return True
-        if self._context.is_due(state.audit_at):
+        if self._context.is_due(max(state.audit_at, state.created_until)):
             self._start_audit(sweep=state.audits > 0)
         return False
 

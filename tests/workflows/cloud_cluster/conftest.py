@@ -1,7 +1,9 @@
 """One Temporal server for the tests of a CloudCluster."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
+import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
@@ -11,6 +13,7 @@ from tests.workflows.cloud_cluster.control_plane import (
     workflow_worker,
 )
 from tests.workflows.environment.short_runs import server_with_short_runs
+from workflows.cloud_cluster import teardown
 
 # Far more than any of these tests needs.
 _EVENTS = 20_000
@@ -21,6 +24,15 @@ async def server() -> AsyncIterator[Client]:
     """Start a server and a worker of the workflow; yield a client of the server."""
     async with server_with_short_runs(_EVENTS) as client, workflow_worker(client):
         yield client
+
+
+@pytest.fixture(autouse=True)
+def _short_create_call(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Let deletions at the server search soon after they stopped a creation."""
+    if "server" in request.fixturenames:
+        monkeypatch.setattr(teardown, "_CREATE_CALL", timedelta(seconds=1))
 
 
 @pytest_asyncio.fixture

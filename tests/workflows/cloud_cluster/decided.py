@@ -82,6 +82,10 @@ class Begun(Calls):
         self.stopped.append(key)
         del self.ends[key]
 
+    async def stop_all(self) -> None:
+        for key in self.keys:
+            self.stop(key)
+
     def done(self, key: str, result: Any) -> None:
         self.ends.pop(key)[0](result)
 

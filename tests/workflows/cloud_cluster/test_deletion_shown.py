@@ -215,6 +215,25 @@ async def test_an_audit_of_before_the_last_deletion_does_not_end_it() -> None:
     assert cluster.calls.running(AUDIT)
 
 
+async def test_a_stopped_creation_may_end_after_its_worker_and_is_searched_for() -> (
+    None
+):
+    cluster = Deleted(Decided())
+    cluster.plan()
+    assert cluster.calls.keys
+    while not cluster.state.looked_up:
+        await cluster.step()
+    while rest := cluster.calls.keys:
+        await cluster.gone(rest[0])
+    await cluster.step(timedelta(minutes=4, seconds=-1))
+    assert not cluster.calls.running(AUDIT)
+    await cluster.step(timedelta(seconds=1))
+    late = Leftover(kind="VPC", id="v", key=VPC, ours=True)
+    cluster.calls.done(AUDIT, CloudAudit(leftovers=[late]))
+    await cluster.step()
+    assert cluster.calls.keys == [VPC]
+
+
 async def test_a_leftover_without_mark_holds_the_deletion() -> None:
     cluster = await deleted()
     while rest := [each for each in cluster.calls.keys if each != AUDIT]:
