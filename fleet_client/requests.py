@@ -34,7 +34,7 @@ _POLL_SECONDS_MAX = 1.0
 _POLL_GROWTH = 1.3
 
 UNSEEN = "accepted by Temporal, not yet seen by a worker"
-HOW_TO_SEE = f"it is applied once a worker runs: {RUN_WORKER}"
+HOW_TO_SEE = f"it is applied once a worker has time; if none runs: {RUN_WORKER}"
 
 ResultT = TypeVar("ResultT")
 

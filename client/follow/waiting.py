@@ -10,7 +10,6 @@ from client.follow.advice import advice
 from client.follow.final_conditions import final_failure, missing_features, said
 from client.output.progress import Progress, Row
 from fleet_client.errors import (
-    START_WORKER,
     CommandFailed,
     NoAnswer,
     NotFound,
@@ -291,5 +290,15 @@ async def _timed_out(
     return TimedOut(
         f"not Ready after {seconds:g} s; the control plane keeps trying",
         details=details,
-        next_step=_next_step(target, tree) if tree else START_WORKER,
+        next_step=_next_step(target, tree)
+        if tree
+        else await _next_step_of_silent(plane, target),
     )
+
+
+async def _next_step_of_silent(plane: FleetObjects, target: Target) -> str:
+    """Return the next step for an object that did not answer."""
+    try:
+        return _next_step(target, await plane.describe(target))
+    except CommandFailed as error:
+        return error.next_step

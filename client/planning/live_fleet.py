@@ -22,7 +22,7 @@ from api_types.messages.capacity import with_plain_admission
 from api_types.payloads.packing import unpack
 from api_types.resources.kinds import BY_KIND
 from api_types.resources.parts.referenced_caches import referenced_caches
-from fleet_client.errors import START_WORKER, NoAnswer, NotFound
+from fleet_client.errors import NoAnswer, NotFound
 from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import SCHEDULER, CloudTarget, Target
 from fleet_client.refs.tree import Tree, deleting
@@ -170,7 +170,7 @@ async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
         raise NoAnswer(
             "the fleet cannot be read: some objects do not answer",
             details=silent,
-            next_step=START_WORKER,
+            next_step=await plane.next_step_of_silence(),
         )
     return found
 

@@ -63,6 +63,7 @@ from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 from fleet_client.temporal.connection import connect, unreachable
 from fleet_client.temporal.execution import execution_of
+from fleet_client.temporal.worker_versions import is_polled
 
 QUERIES_AT_ONCE = 32
 # How long a caller waits for the result of a change.
@@ -79,6 +80,12 @@ UNANSWERED = {
     RPCStatusCode.FAILED_PRECONDITION,
     RPCStatusCode.RESOURCE_EXHAUSTED,
 }
+_BUSY = (
+    "the workers or Temporal are busy: repeat the command in a minute; if it lasts, see "
+    "`modelplane workers status`, and the log and load of the workers"
+)
+# Many objects of a list may be silent at once.
+_POLLED_SECONDS = 10.0
 # The server's message about a workflow whose task has failed or timed out several times.
 _TASK_FAILS = "workflow task in failed state"
 # The queries for kinds without their own workflow. The workflow of another kind answers
@@ -97,6 +104,7 @@ class ControlPlane:
         self.settings = settings
         self._answer_wait = answer_wait
         self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
+        self._polled: tuple[float, bool] | None = None
 
     def temporal(self, why: str) -> Self:
         """Return this connection; see `fleet_client/objects.py`."""
@@ -304,11 +312,9 @@ class ControlPlane:
                 next_step="read the object again, and repeat the change",
             ) from error
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-            raise NoAnswer(
-                f"no worker answers for {target.title}", next_step=START_WORKER
-            ) from error
+            raise await self._silence(target) from error
         except RPCError as error:
-            raise self._failure(error, target) from error
+            raise await self._failure_to_answer(error, target) from error
         return tree
 
     async def _replace(self, target: Target, message: Replace) -> Any:
@@ -417,7 +423,39 @@ class ControlPlane:
                     ),
                 ) from error
             except RPCError as error:
-                raise self._failure(error, target) from error
+                raise await self._failure_to_answer(error, target) from error
+
+    async def next_step_of_silence(self) -> str:
+        """Return what to do if objects do not answer."""
+        return _BUSY if await self._has_workers() else START_WORKER
+
+    async def _silence(self, target: Target, *details: str) -> NoAnswer:
+        if await self._has_workers():
+            text = f"workers run, but none answered for {target.title} in time"
+            return NoAnswer(text, details=details, next_step=_BUSY)
+        text = f"no worker answers for {target.title}"
+        return NoAnswer(text, details=details, next_step=START_WORKER)
+
+    async def _has_workers(self) -> bool:
+        """Return whether a worker polls for workflow tasks, as of some seconds ago."""
+        now = asyncio.get_running_loop().time()
+        if self._polled is None or now - self._polled[0] > _POLLED_SECONDS:
+            try:
+                found = await is_polled(self.client, queues.WORKFLOWS)
+            except RPCError:
+                # Temporal itself is too slow, so nothing shows that a worker is missing.
+                found = True
+            self._polled = (now, found)
+        return self._polled[1]
+
+    async def _failure_to_answer(
+        self, error: RPCError, target: Target
+    ) -> CommandFailed:
+        """Translate an error of a query or an update, which need a worker."""
+        is_failing = _TASK_FAILS in error.message.lower()
+        if error.status in UNANSWERED and not is_failing:
+            return await self._silence(target, error.message)
+        return self._failure(error, target)
 
     def _failure_to_send(self, error: RPCError, target: Target) -> CommandFailed:
         """Translate an error of a signal, which needs no worker."""
@@ -456,11 +494,9 @@ class ControlPlane:
             )
         if error.status in UNANSWERED:
             return NoAnswer(
-                f"no worker answers for {target.title}"
-                if target
-                else "Temporal is too slow to answer",
+                "Temporal is too slow to answer",
                 details=[error.message],
-                next_step=START_WORKER,
+                next_step=_BUSY,
             )
         if (
             error.status == RPCStatusCode.INVALID_ARGUMENT

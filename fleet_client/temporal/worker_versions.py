@@ -4,6 +4,7 @@ Temporal dispatches workflow tasks to the current build of a Worker Deployment. 
 of any other build waits until its build is promoted.
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -31,6 +32,8 @@ _WAIT = timedelta(seconds=20)
 # that workflow has just failed. The probe of Kubernetes waits longer
 # (deploy/kubernetes/worker.yaml).
 _PROBE = timedelta(seconds=9)
+# Temporal answers a poll after at most a minute, and the worker polls again.
+_POLLED_LATELY = 120
 _STATUS = "WORKER_DEPLOYMENT_VERSION_STATUS_"
 
 
@@ -78,6 +81,13 @@ async def polling_builds(client: Client) -> list[str]:
                 or UNVERSIONED
             )
     return sorted(found)
+
+
+async def is_polled(client: Client, queue: str) -> bool:
+    """Return whether a worker polls a queue of workflow tasks. Raise `RPCError`."""
+    pollers = await _described_pollers(client, queue)
+    now = time.time()
+    return any(now - each.last_access_time.seconds < _POLLED_LATELY for each in pollers)
 
 
 async def server_version(client: Client) -> str:

@@ -5,6 +5,7 @@ import gc
 from typing import Any, cast
 
 import pytest
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client, WithStartWorkflowOperation
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -25,8 +26,16 @@ class FailingStarts:
     Without an error the server does not answer.
     """
 
+    namespace = "default"
+
     def __init__(self, error: Exception | None) -> None:
         self.error = error
+        self.workflow_service = self
+
+    async def describe_task_queue(
+        self, _request: Any, **_named: Any
+    ) -> DescribeTaskQueueResponse:
+        return DescribeTaskQueueResponse()
 
     async def execute_update_with_start_workflow(
         self,

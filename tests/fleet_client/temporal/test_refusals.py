@@ -1,16 +1,20 @@
 """A refusal by Temporal is reported as one, and not as an unreachable server."""
 
 import asyncio
-from typing import Any, cast
+import time
+from typing import Any, Self, cast
 
 import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from temporalio.api.taskqueue.v1 import PollerInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueResponse
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from api_types.messages.entities import SetSpec
 from api_types.resources.kinds import BY_KIND
 from api_types.settings import Settings
-from fleet_client.errors import CommandFailed, Unreachable
+from fleet_client.errors import START_WORKER, CommandFailed, NoAnswer, Unreachable
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.control_plane import ControlPlane
 
@@ -53,3 +57,52 @@ def test_a_server_that_is_away_is_unreachable() -> None:
         failure(RPCError("connection refused", RPCStatusCode.UNAVAILABLE, b"")),
         Unreachable,
     )
+
+
+class Silent:
+    """A Temporal whose queries time out. `polled` is how long ago a worker polled."""
+
+    namespace = "default"
+
+    def __init__(self, polled: float | None) -> None:
+        self.workflow_service = self
+        self.described = 0
+        self._pollers = []
+        if polled is not None:
+            at = Timestamp(seconds=int(time.time() - polled))
+            self._pollers.append(PollerInfo(last_access_time=at))
+
+    def get_workflow_handle(self, _workflow_id: str) -> Self:
+        return self
+
+    async def query(self, *_words: Any, **_named: Any) -> None:
+        raise RPCError("timed out", RPCStatusCode.DEADLINE_EXCEEDED, b"")
+
+    async def describe_task_queue(
+        self, _request: Any, **_named: Any
+    ) -> DescribeTaskQueueResponse:
+        self.described += 1
+        return DescribeTaskQueueResponse(pollers=self._pollers)
+
+
+@pytest.mark.parametrize(
+    ("polled", "message", "starts"),
+    [
+        (None, "no worker answers for ", True),
+        (200.0, "no worker answers for ", True),
+        (5.0, "workers run, but none answered for ", False),
+    ],
+    ids=["no worker", "a worker that ended", "a slow worker"],
+)
+async def test_only_without_a_worker_is_a_timeout_followed_by_the_start_of_one(
+    polled: float | None, message: str, starts: bool
+) -> None:
+    server = Silent(polled)
+    plane = ControlPlane(cast("Client", server), Settings())
+    for _ in range(2):
+        with pytest.raises(NoAnswer) as failed:
+            await plane.describe(TARGET)
+        assert failed.value.message.startswith(message)
+        assert (failed.value.next_step == START_WORKER) is starts
+    assert await plane.next_step_of_silence() == failed.value.next_step
+    assert server.described == 1, "many objects may be silent at once"
