@@ -107,6 +107,24 @@ def report_of(
     )
 
 
+def compared(report: CloudReport) -> CloudReport:
+    """Return the part of a report whose change is worth another report.
+
+    While a problem lasts, another attempt is not: only its failure has a new time of the
+    next attempt.
+    """
+    bare = report.model_copy(update={"sequence": 0, "events": []})
+    if report.phase == "Deleting":
+        return bare
+    states = [
+        each.model_copy(update={"phase": "Waiting"}) if each.reason else each
+        for each in report.states
+    ]
+    is_shown = report.message == report.waits_for
+    waits_for = report.waits_for if is_shown else ""
+    return bare.model_copy(update={"states": states, "waits_for": waits_for})
+
+
 def _removed(state: CloudState) -> list[CloudObject]:
     """Return the unwanted objects that still exist.
 

@@ -132,8 +132,7 @@ class CloudClusterWorkflow:
             report = report.model_copy(
                 update={"phase": "Deleted", "usable": False, "ready": False}
             )
-        same = report.model_copy(update={"sequence": 0, "events": []})
-        digest = report_digest(same.wire())
+        digest = report_digest(shown.compared(report).wire())
         if (
             digest == self.state.reported
             and not report.events

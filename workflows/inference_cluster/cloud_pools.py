@@ -43,8 +43,7 @@ def provided_nodes(state: ClusterState, pool: str, nodes: int) -> tuple[int, str
     parts = [f"the cloud provides {some} {nodes} nodes: {_named(found)}{why}"]
     if found.next_step:
         parts.append(f"next step: {found.next_step}")
-    if found.retry_at:
-        parts.append(f"next attempt at {found.retry_at}")
+    # Without the time of the next attempt, attempts are no news for the scheduler.
     return there, "; ".join(parts)
 
 

@@ -189,6 +189,27 @@ def test_the_report_without_a_plan_and_with_each_part_of_it() -> None:
     assert last == cluster.state.events[-1]
 
 
+def test_another_attempt_at_a_lasting_problem_is_no_news_until_it_fails_again() -> None:
+    cluster = Decided()
+    cluster.plan()
+    begun(cluster, POOL)
+    compared = []
+    for _ in range(2):
+        cluster.calls.failed(POOL, Failure("CapacityUnavailable", "no machines"))
+        for delay in (timedelta(), 10 * MINUTE):
+            cluster.after(delay)
+            report = shown.report_of(cluster.state, UID, cluster.calls.keys)
+            compared.append(shown.compared(report))
+        assert cluster.calls.running(POOL)
+    first, retried, failed, again = compared
+    assert (first, failed) == (retried, again)
+    (before,), (after,) = (
+        [each for each in report.states if each.pool] for report in (first, failed)
+    )
+    assert before.retry_at < after.retry_at
+    assert after == before.model_copy(update={"retry_at": after.retry_at})
+
+
 ORDER = CloudOrder(uid=UID, sequence=1, generation=1, manifest={})
 
 
