@@ -25,7 +25,7 @@ from activities.clouds.gke.credential import (
 from activities.clouds.gke.failures import translated
 from activities.clouds.permitted import PermittedSources
 from activities.clouds.provider import BearerToken
-from api_types.errors import CredentialsInvalid, ModelplaneError, WorkerClockWrong
+from api_types.errors import CredentialsInvalid
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _TIMEOUT_SECONDS = 30.0
@@ -96,21 +96,15 @@ def fetch_token(
 
 
 def of_clock(
-    error: ModelplaneError, doing: str, clock_offset: Callable[[], float | None]
-) -> ModelplaneError:
+    error: CredentialsInvalid, doing: str, clock_offset: Callable[[], float | None]
+) -> CredentialsInvalid:
     """Return the error, or WorkerClockWrong if Google's clock differs.
 
     Clients sign tokens themselves, and Google's answer to a wrong time is the same as
     to a wrong key. So the clocks are compared after each rejection.
     """
-    if not isinstance(error, CredentialsInvalid):
-        return error
     offset = clock_offset()
-    if is_wrong(offset):
-        return clock_wrong(doing, "Google", offset)
-    if isinstance(error, WorkerClockWrong):
-        return clock_wrong(doing, "Google", None)
-    return error
+    return clock_wrong(doing, "Google", offset) if is_wrong(offset) else error
 
 
 def measured_offset(url: str) -> float | None:

@@ -58,6 +58,18 @@ def test_a_load_balancer_of_users_stays_unless_the_cluster_was_emptied(
     assert (parts(cloud, ours=True), parts(cloud, ours=False)) == (PARTS, {})
 
 
+def test_a_load_balancer_of_users_keeps_the_machines_that_it_serves(
+    cloud: Cloud,
+) -> None:
+    """Without container-native load balancing, it serves the instance group."""
+    names = planted(cloud, "user_balancer")
+    (backend,) = (name for name in names if "/backendServices/" in name)
+    (machines,) = (name for name in names if "/instanceGroups/" in name)
+    served = [{"group": f"https://x/compute/v1/{machines}"}]
+    cloud.google.object_of(backend)["backends"] = served
+    assert parts(cloud, ours=False)["InstanceGroup"] == 1
+
+
 def test_a_load_balancer_without_groups_is_found_by_its_firewall_rule(
     cloud: Cloud,
 ) -> None:

@@ -144,6 +144,15 @@ def test_the_health_of_a_pool_has_the_code_the_words_and_whether_nodes_are_missi
     assert ready.looked("pool/gpu").health is None
 
 
+def test_a_pool_that_runs_with_errors_lacks_nodes_although_google_names_no_condition(
+    ready: Cloud,
+) -> None:
+    pool_of(ready).status = "RUNNING_WITH_ERROR"
+    found = ready.looked("pool/gpu").health
+    assert found is not None
+    assert (found.code, found.lacks_nodes) == ("RUNNING_WITH_ERROR", True)
+
+
 def test_the_health_of_a_cluster_is_that_of_its_conditions(ready: Cloud) -> None:
     cluster = cluster_of(ready)
     by_google = container_v1.StatusCondition(code="SET_BY_OPERATOR", message="ok")
