@@ -23,6 +23,9 @@ DECISIONS = "tests/workflows/cloud_cluster/test_decisions.py"
 TROUBLE = "tests/activities/clouds/eks/test_trouble.py"
 ENDPOINT_GONE = f"{TROUBLE}::test_the_endpoint_and_group_of_guardduty_are_deleted_after_the_cluster"
 OTHERS_STAY = f"{TROUBLE}::test_endpoints_and_groups_of_others_are_listed_and_stay"
+CLOCK = (
+    "tests/activities/clouds/eks/test_clock.py::test_an_answer_about_the_clock_names_the_difference"
+)
 PROVIDED = "tests/workflows/inference_cluster/test_cloud_pools.py"
 
 AT_CLOUDS = (
@@ -138,6 +141,13 @@ AT_CLOUDS = (
         EKS_PLANS,
     ),
     Mutant(
+        GROUPS,
+        "interfaces_of",
+        "there or inputs.facts.machine(pool.nodes.instance_type).interfaces",
+        "inputs.facts.machine(pool.nodes.instance_type).interfaces",
+        EKS_MACHINES,
+    ),
+    Mutant(
         MACHINES,
         "_described",
         "1 if int(each.get('MaximumNetworkInterfaces', 2)) > 1 else 0",
@@ -197,6 +207,30 @@ AT_CLOUDS = (
         "{}",
         EKS_MACHINES,
     ),
+    # The worker's identity, the root user, and the clock of the worker.
+    Mutant(
+        "activities/clouds/permitted.py",
+        "PermittedSources.check_account",
+        "account not in self.accounts",
+        "False",
+        "tests/activities/clouds/gke/test_federation.py"
+        "::test_a_credential_that_leads_elsewhere_is_refused",
+    ),
+    Mutant(
+        f"{EKS}/provider.py",
+        "EksProvider._identified",
+        "_ROOT.fullmatch(str(answer['Arn']))",
+        "False",
+        "tests/activities/clouds/eks/test_roles.py::test_root_credentials_are_refused",
+    ),
+    Mutant(
+        FAILURES,
+        "failure",
+        "is_wrong(offset) and _class_of(error, operation, purpose, None) is CredentialsInvalid",
+        "False",
+        CLOCK,
+    ),
+    Mutant(FAILURES, "failure", "code_of(error) in _CLOCK_CODES", "False", CLOCK),
     # Nodes of the account that a manifest names.
     Mutant(
         "activities/clouds/gke/wanted/foundation.py",

@@ -11,6 +11,7 @@ from activities.clouds.eks.wanted.machines import (
     Ec2Machine,
     described_machine,
     from_text,
+    interfaces_on,
     to_text,
 )
 from activities.clouds.eks.wanted.partitions import node_principal_of
@@ -124,6 +125,21 @@ def test_interfaces_for_efa_end_with_their_machine_and_have_the_tags_of_the_clus
             "Tags": call["TagSpecifications"][0]["Tags"],
         }
     ]
+
+
+def test_a_pool_keeps_the_interfaces_of_its_template() -> None:
+    """Others would replace its nodes, also those that EC2 describes by now."""
+    machines = {"p5en.48xlarge": Ec2Machine(gpus=8, interfaces=interfaces_on(16))}
+    facts = EksFacts(
+        zones=ZONES,
+        principal=ROLE,
+        machines=machines,
+        template_cards={"gpu": (CardInterface(0, 0, "efa"),)},
+    )
+    made = eks(an_eks_pool(className="p5en", fabric={"type": "EFA"}), facts=facts)
+    call = call_of(made, "lt/gpu", "create_launch_template")
+    (kept,) = call["LaunchTemplateData"]["NetworkInterfaces"]
+    assert (kept["NetworkCardIndex"], kept["InterfaceType"]) == (0, "efa")
 
 
 def a_description(cards: int, efa: int, interfaces: int) -> dict[str, Any]:
