@@ -123,6 +123,12 @@ class Run:
     updates: "dict[str, asyncio.Future[Any]]" = field(default_factory=dict)
     worker: "Worker | None" = None
     instance: WorkflowInstance | None = None
+    ahead: bool = False
+    """The instance has made progress that no recorded task has."""
+    saved: WorkflowInstance | None = None
+    """The instance of a worker that died after the last recorded task."""
+    unreplayed: "Worker | None" = None
+    """The worker that continued with a saved instance. The run is replayed at its end."""
     failures: list[str] = field(default_factory=list)
     payloads: list[builtins.bytes] = field(default_factory=list)
     idle: asyncio.Event = field(default_factory=asyncio.Event)

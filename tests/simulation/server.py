@@ -315,6 +315,7 @@ class Server:
 
     def close(self, run: Run, status: str) -> None:
         """End a run."""
+        self.tasks.settle(run)
         run.status, run.close_time = status, self.world.clock.now()
         run.closed = self.world.clock.seconds()
         run.add_event()
@@ -500,6 +501,16 @@ class Server:
             worker = run.worker or self.world.workers.pick(run.queue)
             if worker is not None and not run.task_open:
                 self.tasks.drop(self.tasks.replayed(run, worker), run)
+                run.unreplayed = None
+        self.settle_all()
+
+    def settle_all(self) -> None:
+        """Replay each run that continued with a saved instance. A difference is an error of
+        the world.
+        """
+        for execution in self.executions.values():
+            if execution.run.unreplayed is not None:
+                self.tasks.settle(execution.run)
 
     # Visibility
 

@@ -20,7 +20,7 @@ from temporalio.worker import WorkflowInstance
 
 from tests.simulation.poisons import Poison
 from tests.simulation.runs import PendingActivity, RecordedTask, Run
-from tests.simulation.workers import Worker, evict, outside_loop
+from tests.simulation.workers import Worker, evict, outside_loop, release
 
 if TYPE_CHECKING:
     from tests.simulation.server import Server
@@ -202,6 +202,7 @@ class Tasks:
         activation.timestamp.FromDatetime(run.time)
         activation.jobs.extend(sorted(jobs, key=_order))
         assert run.instance is not None
+        run.ahead = True
         completion = activate(run.instance, activation)
         if completion.HasField("failed"):
             message = _text(completion.failed.failure)
@@ -285,6 +286,7 @@ class Tasks:
         task.activations.clear()
         task.patches.clear()
         run.tasks += 1
+        run.ahead = False
 
     def _complete(self, task: OpenTask) -> None:
         run = task.run
@@ -318,10 +320,26 @@ class Tasks:
     # Replay
 
     def load(self, run: Run, worker: Worker) -> None:
-        """Bring a run into the cache of a worker, from its history."""
-        if run.instance is None:
-            run.instance, run.worker = self.replayed(run, worker), worker
-            worker.keep(run)
+        """Bring a run into the cache of a worker: its saved instance, or one from its history."""
+        if run.instance is not None:
+            return
+        if run.saved is None:
+            run.instance, run.unreplayed = self.replayed(run, worker), None
+        else:
+            run.instance, run.unreplayed, run.saved = run.saved, worker, None
+        run.worker = worker
+        worker.keep(run)
+
+    def settle(self, run: Run) -> None:
+        """Replay a run that continued with a saved instance. A difference ends the simulation."""
+        worker, run.unreplayed = run.unreplayed, None
+        release(run)
+        if worker is None:
+            return
+        try:
+            self.drop(self.replayed(run, worker), run)
+        except Nondeterminism as error:
+            self._world.broke(error)
 
     def replayed(self, run: Run, worker: Worker) -> WorkflowInstance:
         """Replay a run into a new instance. Raises Nondeterminism."""

@@ -2,6 +2,10 @@
 
 A worker that is killed stops at the await that it has reached. Its workflows leave the cache, and
 the effects of its activities stay.
+
+The next worker continues with the instance of a workflow that was between two tasks, because a
+replay would only reach the same state. `Tasks.settle` replays such a run once, at its end: that
+replay compares all commands of the run, before and after each death of a worker.
 """
 
 import asyncio
@@ -82,8 +86,16 @@ class Worker:
         """Remove a run from the cache, as the SDK does: its coroutines end without commands."""
         self._cache.pop(run.run_id, None)
         instance, run.instance, run.worker = run.instance, None, None
+        run.ahead = False
         if instance is not None:
             evict(instance, run.run_id)
+
+    def _lose(self, run: Run) -> None:
+        if run.ahead:
+            self.evict(run)
+            return
+        del self._cache[run.run_id]
+        run.saved, run.instance, run.worker = run.instance, None, None
 
     def die(self) -> None:
         """Kill the process."""
@@ -93,7 +105,7 @@ class Worker:
         for task in list(self._tasks):
             task.cancel()
         for run in list(self._cache.values()):
-            self.evict(run)
+            self._lose(run)
 
     def _assert_activity(self, name: str) -> None:
         if name not in self.activities:
@@ -188,6 +200,9 @@ class Workers:
         for worker in self.all:
             worker.die()
         self.all.clear()
+        for execution in self._world.server.executions.values():
+            for run in execution.runs:
+                release(run)
 
 
 def outside_loop(call: Callable[[], Any]) -> Any:
@@ -198,6 +213,13 @@ def outside_loop(call: Callable[[], Any]) -> Any:
         return contextvars.Context().run(call)
     finally:
         asyncio._set_running_loop(loop)
+
+
+def release(run: Run) -> None:
+    """End the instance of a worker that died."""
+    instance, run.saved = run.saved, None
+    if instance is not None:
+        evict(instance, run.run_id)
 
 
 def evict(instance: WorkflowInstance, run_id: str) -> None:

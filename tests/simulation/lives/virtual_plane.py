@@ -117,6 +117,8 @@ async def virtual_plane(
                     yield VirtualPlane(world)
                     if replays:
                         world.server.replay_all()
+                    else:
+                        world.server.settle_all()
         finally:
             world.workers.end()
 
