@@ -201,6 +201,19 @@ def test_the_code_of_an_existing_object_with_the_text_of_a_running_change() -> N
     assert error_of("ResourceInUseException", CREATE, message=text) == "Busy"
 
 
+def test_a_new_launch_template_may_be_unknown_to_eks() -> None:
+    text = "Launch template lt-1 not found"
+    assert error_of("InvalidRequestException", CREATE, message=text) == "NotYet"
+
+
+def test_a_launch_template_that_eks_refuses_is_a_defect_to_report() -> None:
+    text = "Cannot specify instance types in launch template and API request"
+    refused = refusal("InvalidRequestException", text)
+    found = failure(refused, "eks", "create_nodegroup", CREATE)
+    assert isinstance(found, errors.InvalidInput)
+    assert found.message.endswith("about the launch template: report this text")
+
+
 @pytest.mark.parametrize(
     ("code", "text", "want"),
     [
@@ -266,6 +279,11 @@ ISSUES = [
         "AsgInstanceLaunchFailures",
         "VcpuLimitExceeded: you have requested more vCPU capacity than your current vCPU limit",
         "QuotaExceeded",
+    ),
+    (
+        "Unknown",
+        "We currently do not have sufficient p5.48xlarge capacity",
+        "CapacityUnavailable",
     ),
     ("NodeCreationFailure", "Instances failed to join", "CloudObjectBroken"),
     ("ClusterUnreachable", "no answer", "None"),
