@@ -82,6 +82,14 @@ AT_CLOUDS = (
         "tests/activities/clouds/eks/test_zones.py"
         "::test_zones_that_eks_rejects_one_after_the_other_are_replaced",
     ),
+    Mutant(
+        f"{EKS}/handlers/control_plane.py",
+        "EksClusterHandler.create",
+        "not refused",
+        "False",
+        "tests/activities/clouds/eks/test_zones.py"
+        "::test_a_refusal_that_names_none_of_the_zones_is_no_reason_for_another_plan",
+    ),
     # Final refusals with an ambiguous code.
     Mutant(
         FAILURES,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from api_types.errors import PlanOutdated
+from api_types.errors import InvalidInput, PlanOutdated
 from api_types.sections.clouds import EksSettings
 from fakes.aws.direct import direct
 from fakes.aws.fake import FakeAws
@@ -95,6 +95,20 @@ async def test_zones_that_eks_rejects_one_after_the_other_are_replaced() -> None
         assert aws.made("CreateVpc") == 1
         await world.delete_all(again.objects)
         assert aws.remains() == []
+
+
+async def test_a_refusal_that_names_none_of_the_zones_is_no_reason_for_another_plan(
+    world: World, aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the same plan would be made and refused for ever."""
+    valid = ("us-east-2a", "us-east-2b", "us-east-2c")
+    monkeypatch.setattr(world.provider.clients, "create_cluster", lambda _: valid)
+    with pytest.raises(InvalidInput, match="to these zones"):
+        await made(world, world.plan(an_eks_pool(zones=None)), *TO_CLUSTER)
+    refused: Any = {"code": "BadRequest", "message": "bad group", "status": 400}
+    aws.fault(AwsFault(FaultKind.REFUSE, "CreateMountTarget", times=9, **refused))
+    with pytest.raises(InvalidInput, match="bad group"):
+        await made(world, world.plan(), "sg/efs", "efs", "efs/mounts")
 
 
 async def test_a_zone_that_efs_rejects_gets_no_mount_target(
