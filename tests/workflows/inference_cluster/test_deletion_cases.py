@@ -42,11 +42,11 @@ def test_a_deletion_waits_for_two_replicas_and_then_continues(
         monkeypatch, gone=None, occupied=[REPLICA, other], caches=[], **missing
     )
     deleting.cluster.state.cloud.emptied = True
-    conditions = deleting.cluster.state.conditions
+    state = deleting.cluster.state
     deleting.cluster.context.set_condition(FEATURES_AVAILABLE, "False", "Missing", "x")
     # The first pass reports to the replicas, and queries the scheduler again.
     assert orders(deleting) == []
-    assert condition_of(conditions, FEATURES_AVAILABLE) is None
+    assert condition_of(state.conditions, FEATURES_AVAILABLE) is None
     for replicas in ([REPLICA, other], [other]):
         deleting.cluster.state.occupied = list(replicas)
         assert (orders(deleting), deleting.reason) == ([], "Occupied")
