@@ -23,12 +23,12 @@ from activities.clouds.gke.sweep import LOOK_SECONDS, Sweep
 from activities.clouds.gke.versions import is_below
 from activities.clouds.gke.wanted.cluster import CLUSTER
 from activities.clouds.gke.wanted.inputs import GkeFacts, GkeInputs
-from activities.clouds.gke.wanted.objects import gke_objects
+from activities.clouds.gke.wanted.objects import gke_objects, project_problem
 from activities.clouds.lifecycle.handler import ObjectHandler
 from activities.clouds.owner import owner_named, owner_of, pool_name
 from activities.clouds.pools import CloudPool, cloud_pools
 from activities.clouds.provider import PROJECT_KEY, ApiServerEndpoint, BearerToken
-from api_types.errors import CredentialsInvalid, NotYet
+from api_types.errors import CredentialsInvalid, InvalidInput, NotYet
 from api_types.messages.clouds import (
     AuditCloud,
     CloudAccount,
@@ -87,7 +87,8 @@ class GkeProvider:
         """Return the account with its project.
 
         The default is the project of the credential. Raises CredentialsInvalid, also
-        for a project in which the credential may not be used.
+        for a project in which the credential may not be used, and InvalidInput for text
+        that is no project ID.
         """
         project = account.project or self._clients.project
         if not project:
@@ -95,6 +96,8 @@ class GkeProvider:
                 "the credential names no project: write project_id into its JSON, or the "
                 f"key {PROJECT_KEY!r} into its Secret"
             )
+        if problem := project_problem(project):
+            raise InvalidInput(problem)
         self._clients.permit(project)
         return account.model_copy(update={"project": project})
 

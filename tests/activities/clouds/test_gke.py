@@ -417,6 +417,14 @@ INVALID: list[tuple[str, list[dict[str, Any]], dict[str, Any], list[str]]] = [
         ['region "Europe" is not a region of Google Cloud'],
     ),
     (
+        "a path as project",
+        [],
+        {"project": "../other"},
+        [
+            'project "../other" is not the ID of a project of Google Cloud, such as acme-ml'
+        ],
+    ),
+    (
         "no version",
         [],
         {"kubernetesVersion": "latest"},

@@ -40,6 +40,8 @@ _ARM = ("a4x-", "c4a-", "n4a-", "t2a-")
 _GPUS_IN_NAME = re.compile(r"-(\d+)g\b")
 _REGION = re.compile(r"[a-z]+-[a-z]+[0-9]+")
 _ZONE = re.compile(r"[a-z]+-[a-z]+[0-9]+-[a-z]")
+# Also project numbers, and projects of a domain, such as example.com:ml.
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9.:-]*")
 
 
 def gke_objects(
@@ -60,6 +62,7 @@ def gke_objects(
     refused += [
         *version_problems(gke.kubernetes_version, minor_only=False),
         *_place_problems(gke, cluster),
+        *_project_problems(gke),
         *_range_problems(settings),
         *(PlanProblem(INVALID_INPUT, "", text) for text in maintenance_problems(gke)),
     ]
@@ -135,6 +138,18 @@ def _storage_class(inputs: GkeInputs) -> DesiredObject:
         (call,),
         "stored",
     )
+
+
+def project_problem(project: str) -> str:
+    """Return why Google's clients would reject a project before any call, or ""."""
+    if _PROJECT.fullmatch(project):
+        return ""
+    return f'project "{project}" is not the ID of a project of Google Cloud, such as acme-ml'
+
+
+def _project_problems(gke: GkeCluster) -> Iterator[PlanProblem]:
+    if gke.project and (text := project_problem(gke.project)):
+        yield PlanProblem(INVALID_INPUT, "", text)
 
 
 def _place_problems(

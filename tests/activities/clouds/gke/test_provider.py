@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from activities.clouds.gke.provider import GkeProvider
-from api_types.errors import CredentialsInvalid, NotYet
+from api_types.errors import CredentialsInvalid, InvalidInput, NotYet
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import GkeSettings
 from fakes.gcp.calls.faults import EtagRace, LoseAnswer, Refuse, TooManyRequests
@@ -49,6 +49,26 @@ def test_the_credentials_project_is_used_unless_one_is_pinned(
         provider.pinned(fresh.model_copy(update={"project": "other"})).project
         == "other"
     )
+
+
+@pytest.mark.parametrize("project", ["example.com:ml", "123456789012"])
+def test_projects_of_a_domain_and_project_numbers_are_projects(
+    google: FakeGoogle, project: str
+) -> None:
+    cloud = a_cloud(google)
+    named = cloud.account.model_copy(update={"project": project})
+    assert cloud.provider.pinned(named).project == project
+
+
+@pytest.mark.parametrize("project", ["../other", "ml/regions/x", "ml; touch x"])
+def test_text_that_is_no_project_reaches_no_client(
+    google: FakeGoogle, project: str
+) -> None:
+    """Google's clients raise ValueError for some of it, which would be retried."""
+    cloud = a_cloud(google)
+    named = cloud.account.model_copy(update={"project": project})
+    with pytest.raises(InvalidInput, match=f'project "{project}" is not the ID'):
+        cloud.provider.pinned(named)
 
 
 @pytest.mark.parametrize("kind", KINDS)
