@@ -42,9 +42,10 @@ def status(
 
     With -n, show the objects of that namespace, and those without a namespace.
 
-    A problem is an object that is not Ready, with its reason, and the next step where a
-    person has to act. Objects with the same reason and message are one problem. The
-    capacity of the fleet is shown to users with access to Temporal.
+    A problem is an object that is not Ready, a cluster whose objects in a cloud have
+    problems, or a blocked deletion, with the reason, and the next step where a person has
+    to act. Objects with the same reason and message are one problem. The capacity of the
+    fleet is shown to users with access to Temporal.
 
     For example:
       modelplane status
@@ -80,7 +81,7 @@ def object_lines(found: Sequence[ListedObject]) -> list[str]:
         trees = [one.tree for one in found if one.target.kind == kind]
         if trees:
             leaving = sum(map(deleting, trees))
-            ready = sum(not deleting(tree) and not _problem(tree) for tree in trees)
+            ready = sum(not deleting(tree) and _is_reached(tree) for tree in trees)
             rest = len(trees) - leaving - ready
             rows.append([kind.kind, *map(str, (len(trees), ready, rest, leaving))])
     if not rows:
@@ -133,14 +134,28 @@ def problem_lines(
 
 
 _CAUSE = ("reason", "message")
+_BLOCKED = "DeletionBlocked"
 _NOT_SEEN = {"reason": "Unknown", "message": "it has no condition Ready yet"}
 
 
 def _problem(tree: Tree) -> Tree:
-    """Return the condition Ready of an object that is not Ready, or an empty tree."""
+    """Return the condition of an object that explains its problem, or an empty tree.
+
+    A deletion is a problem while a person has to act. A Ready cluster may have objects
+    in its cloud with problems.
+    """
+    if deleting(tree):
+        leaving = condition(tree, "Deleting")
+        return leaving if leaving.get("reason") == _BLOCKED else {}
+    if not _is_reached(tree):
+        return condition(tree, "Ready") or _NOT_SEEN
+    of_cloud = condition(tree, "CloudObjectsReady")
+    return of_cloud if of_cloud.get("status") == "False" else {}
+
+
+def _is_reached(tree: Tree) -> bool:
     ready = condition(tree, "Ready")
-    reached = ready.get("status") == "True" or ready.get("reason") == SCALED_TO_ZERO
-    return {} if deleting(tree) or reached else ready or _NOT_SEEN
+    return ready.get("status") == "True" or ready.get("reason") == SCALED_TO_ZERO
 
 
 def _since(one: ListedObject) -> str:

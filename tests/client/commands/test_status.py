@@ -80,6 +80,46 @@ def test_objects_with_one_cause_are_one_problem_with_its_next_step() -> None:
     assert problem_lines(found[2:3], NOW, every=False) == ["", "No problems"]
 
 
+def test_a_ready_cluster_and_a_deletion_may_have_problems_at_their_cloud() -> None:
+    degraded = seen("InferenceCluster", "oslo")
+    degraded.tree["status"] |= {
+        "conditions": [
+            *degraded.tree["status"]["conditions"],
+            at_eleven("CloudObjectsReady", "False", "CapacityUnavailable", "pool l4"),
+        ],
+        "cloudObjects": [{"object": "pool/l4", "nextStep": "wait for machines"}],
+    }
+    leaving = [
+        seen("InferenceCluster", name, "Deleting", deletionTimestamp="now")
+        for name in ("bonn", "rome")
+    ]
+    for one, reason in zip(leaving, ("DeletionBlocked", "Draining"), strict=True):
+        one.tree["status"]["conditions"].append(
+            at_eleven("Deleting", "True", reason, "others own vpce-1")
+        )
+    found = [degraded, *leaving]
+    assert problem_lines(found, NOW, every=False) == [
+        "",
+        "Problems: 2",
+        "  InferenceCluster oslo: CapacityUnavailable for 60m: pool l4",
+        "    next: pool/l4: wait for machines",
+        "  InferenceCluster bonn: DeletionBlocked for 60m: others own vpce-1",
+        "    next: `modelplane describe ic/bonn`",
+    ]
+    assert object_lines(found)[1].split() == ["InferenceCluster", "3", "1", "0", "2"]
+
+
+def at_eleven(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    """A condition that changed at 11:00."""
+    return {
+        "type": kind,
+        "status": status,
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": "2026-03-01T11:00:00Z",
+    }
+
+
 def test_more_problems_than_fit_on_a_screen_are_counted() -> None:
     found = [
         seen("ModelService", f"s{n}", "Lost", f"{n}: {'x' * 500}") for n in range(15)
