@@ -346,15 +346,24 @@ def _refused(
             f"{where}: AWS rejects the credential ({_clean(code, hide)})"
         )
     if found is PermissionDenied and code not in _ACCOUNT:
-        action = _ACTION.search(_message(error))
         return PermissionDenied(
-            f"the credential may not {action[1] if action else where}: {text}"
+            f"the credential may not {_action(error, where)}: {text}"
         )
     return (
         Throttled(text, after=_retry_after(error))
         if found is Throttled
         else found(text)
     )
+
+
+def _action(error: aws.ClientError, where: str) -> str:
+    """Return the action in policies that was denied. EC2's text often names none."""
+    if named := _ACTION.search(_message(error)):
+        return named[1]
+    service, _, operation = where.partition(" ")
+    if service != "ec2":
+        return where
+    return f"ec2:{''.join(word.capitalize() for word in operation.split('_'))}"
 
 
 def _class_of(

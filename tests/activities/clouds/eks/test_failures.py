@@ -309,6 +309,13 @@ def test_the_message_names_the_permission_that_is_missing() -> None:
     assert "Encoded" not in found.message
 
 
+def test_the_permission_is_named_although_ec2_does_not() -> None:
+    text = "You are not authorized to perform this operation."
+    error = refusal("UnauthorizedOperation", text)
+    found = failure(error, "ec2", "describe_nat_gateways", CREATE)
+    assert found.message.startswith("the credential may not ec2:DescribeNatGateways: ")
+
+
 def test_no_message_has_a_part_of_the_credential() -> None:
     canonical = (
         "The Canonical String for this request should have been "
