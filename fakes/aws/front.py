@@ -424,9 +424,10 @@ def _forbidden(request: AwsRequest) -> Refusal:
     if request.service == "ec2":
         text = "You are not authorized to perform this operation."
     else:
+        service = policies.PREFIXES.get(request.service, request.service)
         text = (
             f"User: {request.principal} is not authorized to perform: "
-            f"{request.service}:{request.operation} on resource: * because no "
+            f"{service}:{request.operation} on resource: * because no "
             "identity-based policy allows this action"
         )
     return Refusal(forbidden_code(request.service), text, status=403)

@@ -42,6 +42,12 @@ def test_a_missing_permission_and_an_outage_have_the_codes_of_the_service(
     call()
 
 
+def test_a_missing_permission_has_its_name_in_policies(aws: FakeAws) -> None:
+    aws.fault(AwsFault(FaultKind.FORBID))
+    with pytest.raises(ClientError, match=r"elasticfilesystem:DescribeFileSystems "):
+        aws.client("efs").describe_file_systems()
+
+
 @pytest.mark.parametrize(
     ("service", "operation", "wanted"),
     [
