@@ -6,9 +6,11 @@ argument into an `InvalidArgument` object, and an interceptor rejects the activi
 """
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import zip_longest
+from types import MethodType
 from typing import Any
 
 from pydantic import ValidationError
@@ -97,13 +99,25 @@ class ArgumentCheck(Interceptor):
         return _Check(next)
 
 
+def _parameter_count(function: Callable[..., Any]) -> int:
+    if isinstance(function, MethodType):
+        return _parameter_count_of_function(function.__func__) - 1
+    return _parameter_count_of_function(function)
+
+
+@lru_cache(maxsize=512)
+def _parameter_count_of_function(function: Callable[..., Any]) -> int:
+    # Reading a signature takes as long as several small activities.
+    return len(inspect.signature(function).parameters)
+
+
 class _Check(ActivityInboundInterceptor):
     async def execute_activity(
         self,
         input: ExecuteActivityInput,  # noqa: A002 - the SDK's name
     ) -> Any:
         name = activity.info().activity_type
-        expected = len(inspect.signature(input.fn).parameters)
+        expected = _parameter_count(input.fn)
         if len(input.args) != expected:
             raise InvalidInput(
                 f"{name}: got {len(input.args)} arguments, expected {expected}"

@@ -21,12 +21,11 @@ from activities.cluster_objects.cluster_api import (
 from activities.cluster_objects.deletion import list_served
 from activities.observe import stack as judge
 from activities.observe.stack import MISSING, Shortfall
-from activities.render.objects.manifest import RenderOwner
 from activities.render.stack import components, objects
 from activities.render.stack.values import AI_GATEWAY_CONTROLLER
 from activities.stack import balancers
 from activities.stack.definitions import bundle_version
-from activities.stack.ownership import KIND, object_conflict
+from activities.stack.ownership import object_conflict
 from activities.stack.releases import revisions_of, workload
 from api_types import labels
 from api_types.base import ID_MAX
@@ -207,12 +206,9 @@ async def _group(cluster: ClusterApi, order: CheckStack, group: str) -> list[Lag
     """
     name, uid = order.connection.cluster, order.cluster_uid
     lags = list[Lag]()
-    for item in objects.group(
-        group,
-        ServingStackSpec.model_validate(order.spec),
-        RenderOwner(KIND, "", name, uid, generation=0),
-    ):
-        target = ObjectId.of(item.manifest)
+    spec = ServingStackSpec.model_validate(order.spec)
+    for manifest in objects.references(group, spec):
+        target = ObjectId.of(manifest)
         found = await cluster.get(target)
         if found is None or judge.is_being_deleted(found):
             lags.append(

@@ -4,7 +4,7 @@ import asyncio
 import bisect
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
@@ -299,6 +299,24 @@ class ApiServer:
         self.create({"apiVersion": api_version, "kind": kind, "metadata": metadata, **content})
 
 
+class _Answering(AbstractAsyncContextManager[None]):
+    """Waits for a turn. Raises ClusterUnreachable if the server has fallen silent."""
+
+    def __init__(self, cluster: str, turn: AbstractAsyncContextManager[None]) -> None:
+        self._cluster, self._turn = cluster, turn
+
+    async def __aenter__(self) -> None:
+        try:
+            await self._turn.__aenter__()
+        except ServerUnresponsive:
+            raise ClusterUnreachable(
+                f"cluster {self._cluster}: it has not responded to any request for more than 5 s"
+            ) from None
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._turn.__aexit__(None, None, None)
+
+
 class ClusterClient(ClusterApi):
     """One cluster, as one worker reaches it under one credential."""
 
@@ -312,7 +330,7 @@ class ClusterClient(ClusterApi):
 
     def applying(self) -> AbstractAsyncContextManager[None]:
         """See `ClusterApi`."""
-        return self._answering(self._limit.waiting_for(self._applies))
+        return _Answering(self.server.name, self._limit.waiting_for(self._applies))
 
     async def version(self) -> str:
         """See `ClusterApi`."""
@@ -478,7 +496,7 @@ class ClusterClient(ClusterApi):
     ) -> ResultT:
         """Send a request. Its effect happens halfway through its duration."""
         server = self.server
-        async with self._answering(self._limit.turn()):
+        async with _Answering(server.name, self._limit.turn()):
             where = f"cluster {server.name}: {doing}"
             await server.wait()
             await self._endure(where)
@@ -523,19 +541,6 @@ class ClusterClient(ClusterApi):
                 if server.mood == "throttles"
                 else ServerError(f"{where}: internal error (500)")
             )
-
-    @asynccontextmanager
-    async def _answering(self, turn: AbstractAsyncContextManager[None]) -> AsyncIterator[None]:
-        try:
-            await turn.__aenter__()
-        except ServerUnresponsive:
-            raise ClusterUnreachable(
-                f"cluster {self.server.name}: it has not responded to any request for more than 5 s"
-            ) from None
-        try:
-            yield
-        finally:
-            await turn.__aexit__(None, None, None)
 
     async def _resource(self, kind: GroupVersionKind) -> ApiResource | None:
         found = (await self.resources()).get(kind)

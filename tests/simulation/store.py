@@ -8,6 +8,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from activities.cluster_objects.cluster_api import GroupVersionKind, ObjectId, Propagation
@@ -443,6 +444,7 @@ def in_version(item: Json, kind: GroupVersionKind) -> Json:
     )
 
 
+@cache
 def _parts(selector: str) -> list[str]:
     parts, depth, current = [], 0, ""
     for letter in selector:

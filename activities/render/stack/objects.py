@@ -73,6 +73,16 @@ def group(
     ]
 
 
+def references(name: str, spec: ServingStackSpec) -> list[Json]:
+    """Return the objects of one group, in order, without marks.
+
+    Definitions have no schema. Raises KeyError for an unknown group.
+    """
+    if name == CRDS:
+        return [_object(*CRD, each) for each in INFERENCE_CRDS]
+    return _GROUPS[name](spec)
+
+
 def _item(owner: RenderOwner, key: str, manifest: Json) -> RenderedObject:
     # Kubernetes rejects a definition in one of its own groups without the annotation
     # that names its approval.

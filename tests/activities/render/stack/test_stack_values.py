@@ -10,6 +10,7 @@ import pytest
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from activities.cluster_objects.cluster_api import ObjectId
 from activities.render.objects.edge import STEERING_HEADERS
 from activities.render.objects.manifest import RenderOwner
 from activities.render.stack import components, objects
@@ -47,6 +48,16 @@ def is_golden(name: str, text: str) -> bool:
     if os.environ.get("UPDATE_GOLDEN"):
         path.write_text(text)
     return text == path.read_text()
+
+
+@pytest.mark.parametrize("group", objects.GROUPS)
+def test_references_name_the_objects_of_a_group(group: str) -> None:
+    rendered = [
+        ObjectId.of(item.manifest) for item in objects.group(group, a_record(), OWNER)
+    ]
+    assert [
+        ObjectId.of(each) for each in objects.references(group, a_record())
+    ] == rendered
 
 
 @pytest.mark.parametrize("source", ["Existing", "GKE"])
