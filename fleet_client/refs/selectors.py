@@ -16,7 +16,9 @@ Selector = Callable[[Labels], bool]
 
 _KEY = r"(?P<key>[A-Za-z0-9][-A-Za-z0-9_./]*)"
 _SET = re.compile(rf"{_KEY}\s+(?P<word>in|notin)\s*\((?P<values>[^()]*)\)\Z")
-_EQUAL = re.compile(rf"{_KEY}\s*(?P<sign>==|=|!=)\s*(?P<value>[-A-Za-z0-9_.]*)\Z")
+_VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
+_VALUES = re.compile(rf"{_VALUE}(?:\s*,\s*{_VALUE})*")
+_EQUAL = re.compile(rf"{_KEY}\s*(?P<sign>==|=|!=)\s*(?P<value>{_VALUE})\Z")
 _PRESENT = re.compile(rf"(?P<bang>!?)\s*{_KEY}\Z")
 _FIELDS = ("metadata.name", "metadata.namespace")
 _LENGTH_MAX = 16 * 1024
@@ -110,7 +112,8 @@ def _terms(text: str) -> Iterator[str]:
 
 
 def _term(text: str) -> Selector:
-    if found := _SET.match(text):
+    found = _SET.match(text)
+    if found and _VALUES.fullmatch(found["values"].strip()):
         key, values = (
             found["key"],
             {value.strip() for value in found["values"].split(",")},

@@ -22,7 +22,7 @@ from front.access.tokens import API_KEY, Token, any_token, bearer_token
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, PageFiles
-from front.serving import access_reviews, bodies, errors
+from front.serving import access_reviews, bodies, delete_options, errors
 from front.serving.auditing import (
     READING,
     Auditing,
@@ -32,6 +32,7 @@ from front.serving.auditing import (
     user_of,
 )
 from front.serving.documents import discovery, openapi, openapi_v2
+from front.serving.list_options import is_set, until_known, version
 from front.serving.lobby import Lobby
 from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
@@ -39,6 +40,7 @@ from front.serving.requests import (
     SCALE,
     STATUS,
     RequestedResource,
+    below_of,
     namespace_of,
     resource_of,
 )
@@ -158,6 +160,7 @@ class Front:
     async def _send(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Send the response, which counts as concurrent until it is sent."""
         response = await handler(request)
+        response.headers.setdefault("Cache-Control", "no-cache, private")
         user = user_of(request)
         with self.limits.sending(user) if user else nullcontext():
             return await sent(request, response)
@@ -247,6 +250,9 @@ class Front:
                 document := _document(path, request.headers.get("Accept", ""))
             ):
                 return json_response(document, content_type=_content_type(document))
+            if unserved := below_of(path):
+                info = unserved.info
+                raise errors.not_found(info.group, info.plural, unserved.name)
             if request.method in ("GET", "HEAD") and (namespace := namespace_of(path)):
                 raise errors.no_namespaces(namespace)
         raise errors.RejectedRequest(
@@ -350,8 +356,12 @@ class Front:
         verb = _verb(request.method, resource, parameters)
         note_resource(request, resource, verb)
         await self.authorize(user, resource, verb)
+        if verb in ("update", "patch") and not resource.name:
+            raise errors.bad_request("name must be provided")
         self.check_complete()
-        form = Form.of(request.headers.get("Accept", ""), parameters)
+        of_list = verb in ("list", "deletecollection")
+        accept = request.headers.get("Accept", "")
+        form = Form.of(accept, parameters, of_list=of_list)
         if verb == "watch":
             watch = Watch(self.projection, resource, parameters, form)
             check = goes_on(request, lambda: self._may_watch(request, resource))
@@ -360,6 +370,7 @@ class Front:
             found = await listed(self.projection, resource, parameters)
             return InParts(await found.parts(form), _JSON)
         if verb == "get":
+            await until_known(self.projection, version(parameters))
             tree = get(self.projection, resource)
             if resource.subresource == SCALE:
                 return json_response(scale_of(resource, tree))
@@ -414,15 +425,21 @@ class Front:
         user: User,
     ) -> web.StreamResponse:
         event = event_of(request)
-        event.dry_run = dry = _dry(request)
-        validation = validation_of(request.query, verb) if verb in OPTIONS else STRICT
+        event.dry_run = dry = _dry(request, OPTIONS[verb])
+        validation = STRICT
+        if not verb.startswith("delete"):
+            validation = validation_of(request.query, verb)
         is_scale = resource.subresource == SCALE
         bytes_max = bodies.SMALL_BYTES_MAX if is_scale else bodies.BYTES_MAX
         body = await read(request, bytes_max)
-        if verb in ("delete", "deletecollection"):
+        if verb.startswith("delete"):
             return await self._delete(request, resource, verb, form, body)
         content_type = request.headers.get("Content-Type", "")
+        agent = request.headers.get("User-Agent", "")
         if is_scale:
+            # Only checks the parameters: nobody owns the count alone.
+            is_apply = content_type.startswith(bodies.APPLY)
+            Manager.of(request.query, agent, verb, is_apply=is_apply)
             tree = await self._scale(resource, body, content_type, verb, event, dry=dry)
             return json_response(tree)
         types = (*bodies.PATCHES, bodies.APPLY) if verb == "patch" else bodies.OBJECTS
@@ -430,7 +447,7 @@ class Front:
         kind = bodies.media_type(content_type, types, silent=default)
         manager = Manager.of(
             request.query,
-            request.headers.get("User-Agent", ""),
+            agent,
             verb,
             is_apply=kind == bodies.APPLY,
         )
@@ -440,14 +457,14 @@ class Front:
             tree, warnings = await self.writer.patch(
                 resource,
                 kind,
-                await bodies.apart(bodies.parse, body),
+                await bodies.apart(bodies.parse, body, kind),
                 manager,
                 event,
                 dry=dry,
                 validation=validation,
             )
             return json_response(form.one(resource, tree), 200, warnings)
-        document = await bodies.apart(bodies.parse_object, body)
+        document = await bodies.apart(bodies.parse_object, body, kind)
         if verb == "create":
             tree, warnings = await self.writer.create(
                 resource, document, event, dry=dry, validation=validation
@@ -473,11 +490,10 @@ class Front:
         body: bytes,
     ) -> web.StreamResponse:
         event = event_of(request)
-        options: Tree = {}
-        if body.strip():
-            options = await bodies.apart(bodies.parse_object, body)
-        if "propagationPolicy" in request.query:
-            options["propagationPolicy"] = request.query["propagationPolicy"]
+        content_type = request.headers.get("Content-Type", "")
+        options = await bodies.apart(
+            delete_options.parsed, body, content_type, request.query
+        )
         event.dry_run = dry = event.dry_run or bool(options.get("dryRun"))
         if verb == "deletecollection":
             return await self._delete_all(request, resource, options, form, dry=dry)
@@ -521,10 +537,14 @@ class Front:
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
             return await self.writer.patch_scale(
-                resource, kind, await bodies.apart(bodies.parse, body), event, dry=dry
+                resource,
+                kind,
+                await bodies.apart(bodies.parse, body, kind),
+                event,
+                dry=dry,
             )
-        bodies.media_type(content_type, bodies.OBJECTS, silent=bodies.JSON)
-        wanted = await bodies.apart(bodies.parse_object, body)
+        kind = bodies.media_type(content_type, bodies.OBJECTS, silent=bodies.JSON)
+        wanted = await bodies.apart(bodies.parse_object, body, kind)
         return await self.writer.scale(resource, lambda _: wanted, event, dry=dry)
 
     async def _delete_all(
@@ -536,21 +556,18 @@ class Front:
         *,
         dry: bool,
     ) -> web.StreamResponse:
-        found = await listed(
-            self.projection,
-            resource,
-            {key: value for key, value in request.query.items() if key != "limit"},
-        )
+        found = await listed(self.projection, resource, request.query)
         for stored in found.held:
             named = RequestedResource(
                 resource.info, resource.namespace, stored.tree["metadata"]["name"]
             )
-            mine = {**options, "preconditions": {"uid": stored.uid}}
+            wanted = options.get("preconditions") or {}
+            mine = {**options, "preconditions": {"uid": stored.uid, **wanted}}
             try:
                 await self.writer.delete(named, mine, event_of(request), dry=dry)
             except errors.RejectedRequest as refusal:
                 # The object was deleted meanwhile, or has been created again.
-                if refusal.code not in (404, 409):
+                if refusal.code not in (404, 409) or wanted:
                     raise
         return InParts(await found.parts(form), _JSON)
 
@@ -600,7 +617,7 @@ def _host(request: web.Request) -> str:
 
 
 def _is_watch(method: str, parameters: Parameters) -> bool:
-    return method == "GET" and parameters.get("watch") in ("true", "1")
+    return method == "GET" and is_set(parameters, "watch")
 
 
 def _verb(method: str, resource: RequestedResource, parameters: Parameters) -> str:
@@ -609,35 +626,35 @@ def _verb(method: str, resource: RequestedResource, parameters: Parameters) -> s
     Raises `RejectedRequest` if the resource does not support the method.
     """
     if method in ("GET", "HEAD"):
-        if _is_watch(method, parameters) and not resource.subresource:
+        if _is_watch(method, parameters) and not resource.name:
             return "watch"
         return "get" if resource.name else "list"
-    if not resource.info.user_may_apply or resource.subresource == STATUS:
-        raise errors.method_not_allowed(method)
+    info = resource.info
+    refusal = errors.method_not_allowed(method, info.group, info.plural)
+    if not info.user_may_apply or resource.subresource == STATUS:
+        raise refusal
     if resource.subresource:
         allowed = {"PUT": "update", "PATCH": "patch"}
     elif resource.name:
         allowed = {"PUT": "update", "PATCH": "patch", "DELETE": "delete"}
     else:
         allowed = {"POST": "create", "DELETE": "deletecollection"}
-    lacks_namespace = resource.info.namespaced and not resource.namespace
+        # Such a request is rejected once its user has the right to it.
+        allowed |= {"PUT": "update", "PATCH": "patch"}
+    lacks_namespace = info.namespaced and not resource.namespace
     if method not in allowed or (method in ("POST", "DELETE") and lacks_namespace):
-        raise errors.method_not_allowed(method)
+        raise refusal
     return allowed[method]
 
 
-def _dry(request: web.Request) -> bool:
+def _dry(request: web.Request, options: str) -> bool:
     """Return whether a request is a dry run.
 
-    Raises `RejectedRequest` for ambiguous parameters.
+    Raises `RejectedRequest` for a dry run of an unknown kind.
     """
-    values = request.query.getall("dryRun", [""])
-    if len(values) > 1:
-        raise errors.bad_request("dryRun: set it only once")
-    (value,) = values
-    if value not in ("", "All"):
-        raise errors.bad_request(f"dryRun: {value[:64]!r} is invalid; use All")
-    return value == "All"
+    values = request.query.getall("dryRun", [])
+    delete_options.check_dry(values, options)
+    return bool(values)
 
 
 def _document(path: str, accept: str) -> Tree | None:

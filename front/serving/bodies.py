@@ -31,7 +31,8 @@ SMALL_BYTES_MAX = 16 * 1024
 These are a Scale, its patches, and access reviews.
 """
 JSON = "application/json"
-OBJECTS = (JSON, "application/yaml")
+YAML = "application/yaml"
+OBJECTS = (JSON, YAML)
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 PATCHES = (JSON_PATCH, MERGE)
 """The supported patches, as for custom resources.
@@ -42,6 +43,7 @@ Without them, it would replace a whole list for a change of one item.
 APPLY = "application/apply-patch+yaml"
 """A configuration for server-side apply. Scales do not support it."""
 _OPERATIONS_MAX = 1_000
+_SHOWN_MAX = 256
 # For all copy operations of a JSON patch together, because each may copy the result of
 # the one before it.
 _COPIED_BYTES_MAX = 1024 * 1024
@@ -78,10 +80,12 @@ async def apart(work: Callable[..., ResultT], *arguments: Any) -> ResultT:
         )
 
 
-def parse(body: bytes) -> Any:
-    """Parse the document of a body. Raises `RejectedRequest`."""
+def parse(body: bytes, kind: str = YAML) -> Any:
+    """Parse the document of a body in YAML or JSON. Raises `RejectedRequest`."""
     try:
         text = body.decode()
+        if kind not in (YAML, APPLY):
+            json.loads(text)
         tree = read_one(text) if len(body) <= MANIFEST_BYTES_MAX else json.loads(text)
     except (Unreadable, ValueError, RecursionError) as error:
         raise errors.bad_request(f"the body is malformed: {str(error)[:512]}") from None
@@ -92,9 +96,9 @@ def parse(body: bytes) -> Any:
     return tree
 
 
-def parse_object(body: bytes) -> Tree:
-    """Parse the object of a body. Raises `RejectedRequest`."""
-    tree = parse(body)
+def parse_object(body: bytes, kind: str = YAML) -> Tree:
+    """Parse the object of a body in YAML or JSON. Raises `RejectedRequest`."""
+    tree = parse(body, kind)
     if not isinstance(tree, dict):
         raise errors.bad_request("the body must be an object")
     return tree
@@ -159,14 +163,17 @@ def patched(tree: Tree, kind: str, patch: Any) -> Tree:
 
 
 def _json_patched(tree: Tree, patch: Any) -> Tree:
-    if not isinstance(patch, list) or len(patch) > _OPERATIONS_MAX:
-        raise errors.bad_request(
-            f"a JSON patch must be a list of at most {_OPERATIONS_MAX} operations"
-        )
+    operations = [] if patch is None else patch
+    if not isinstance(operations, list) or not all(
+        isinstance(each, dict) for each in operations
+    ):
+        raise errors.bad_request("a JSON patch must be a list of operations")
+    if len(operations) > _OPERATIONS_MAX:
+        raise errors.too_many_operations(_OPERATIONS_MAX, len(operations))
     result: Any = copy.deepcopy(tree)
     left = _COPIED_BYTES_MAX
-    try:
-        for operation in patch:
+    for number, operation in enumerate(operations, 1):
+        try:
             if operation.get("op") == "copy":
                 copied = jsonpointer.resolve_pointer(result, operation["from"])
                 left -= len(json.dumps(copied))
@@ -175,16 +182,34 @@ def _json_patched(tree: Tree, patch: Any) -> Tree:
                         f"a JSON patch may copy at most {_COPIED_BYTES_MAX} bytes in total"
                     )
             result = jsonpatch.apply_patch(result, [operation], in_place=True)
-    except (
-        jsonpatch.JsonPatchException,
-        jsonpointer.JsonPointerException,
-        *_NOT_A_PATCH,
-    ) as error:
-        message = (
-            "the server rejected our request due to an error in our request: "
-            f"{str(error)[:512]}"
-        )
-        raise errors.RejectedRequest(422, "Invalid", message) from None
+        except (
+            jsonpatch.JsonPatchException,
+            jsonpointer.JsonPointerException,
+            *_NOT_A_PATCH,
+        ):
+            raise _failed(number, operation) from None
     if not isinstance(result, dict):
-        raise errors.bad_request("the result of the patch is not an object")
+        raise errors.RejectedRequest(
+            422,
+            "Invalid",
+            "the result of the patch is not an object",
+            causes=[
+                {
+                    "reason": "FieldValueInvalid",
+                    "message": "Invalid value: it is not an object",
+                    "field": "patch",
+                }
+            ],
+        )
     return result
+
+
+def _failed(number: int, operation: Tree) -> errors.RejectedRequest:
+    """Return the error for an operation that does not fit the object."""
+    described = json.dumps(operation)[:_SHOWN_MAX]
+    return errors.RejectedRequest(
+        422,
+        "Invalid",
+        "the server rejected our request due to an error in our request: operation "
+        f"{number} of the JSON patch cannot be applied: {described}",
+    )

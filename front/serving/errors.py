@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from api_types.validation.problems import InvalidManifest
 from front.applying.merging import FieldConflict
@@ -13,8 +13,18 @@ MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and "
     "try again"
 )
+MISSING = "required field is missing"
+"""The problem of a required field that is not given."""
 _MESSAGE_MAX = 4096
 _OPTIONS_GROUP = "meta.k8s.io"
+
+
+class FieldProblem(NamedTuple):
+    """A problem of one parameter: its name, Kubernetes' reason and a text."""
+
+    field: str
+    reason: str
+    about: str
 
 
 class RejectedRequest(Exception):
@@ -73,6 +83,18 @@ def already_exists(group: str, plural: str, name: str) -> RejectedRequest:
     )
 
 
+def deleted(group: str, plural: str, name: str, uid: str) -> Tree:
+    """Return the Status of an object that is gone."""
+    details = {"name": name, "group": group, "kind": plural, "uid": uid}
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }
+
+
 def conflict(group: str, plural: str, name: str, why: str) -> RejectedRequest:
     """Return the error for a change that does not fit the object's state."""
     return RejectedRequest(
@@ -107,19 +129,51 @@ def invalid(
     group: str, kind: str, name: str, refusal: InvalidManifest
 ) -> RejectedRequest:
     """Return the error for an invalid object, with one cause per problem."""
-    causes = [
-        {
-            "reason": "FieldValueInvalid",
-            "message": problem.problem,
-            "field": problem.field or "<root>",
-        }
-        for problem in refusal.problems
+    problems = [
+        FieldProblem(each.field or "<root>", _reason(each.problem), each.problem)
+        for each in refusal.problems
     ]
-    described = [f"{each['field']}: {each['message']}" for each in causes]
-    problems = described[0] if len(described) == 1 else f"[{', '.join(described)}]"
-    message = f'{kind}.{group} "{name}" is invalid: {problems}'
+    return _invalid(f'{kind}.{group} "{name}"', problems, _named(group, kind, name))
+
+
+def invalid_field(
+    group: str, kind: str, name: str, problem: FieldProblem
+) -> RejectedRequest:
+    """Return the error for one invalid field of an object."""
+    return _invalid(f'{kind}.{group} "{name}"', [problem], _named(group, kind, name))
+
+
+def immutable(
+    group: str, kind: str, name: str, field: str, value: Any
+) -> RejectedRequest:
+    """Return the error for a change of a field that never changes."""
+    about = f'Invalid value: "{str(value)[:64]}": field is immutable'
+    return invalid_field(
+        group, kind, name, FieldProblem(field, "FieldValueInvalid", about)
+    )
+
+
+def _reason(problem: str) -> str:
+    return "FieldValueRequired" if problem == MISSING else "FieldValueInvalid"
+
+
+def _named(group: str, kind: str, name: str) -> Tree:
+    """Return the details that name an object; without a name, those of its kind."""
+    details = {"group": group, "kind": kind}
+    return {"name": name, **details} if name else details
+
+
+def _invalid(
+    what: str, problems: Sequence[FieldProblem], details: Tree
+) -> RejectedRequest:
+    causes = [
+        {"reason": each.reason, "message": each.about, "field": each.field}
+        for each in problems
+    ]
+    described = [f"{each.field}: {each.about}" for each in problems]
+    told = described[0] if len(described) == 1 else f"[{', '.join(described)}]"
     return RejectedRequest(
-        422, "Invalid", message, name=name, group=group, kind=kind, causes=causes
+        422, "Invalid", f"{what} is invalid: {told}", **details, causes=causes
     )
 
 
@@ -131,10 +185,15 @@ def invalid_option(
     `options` is Kubernetes' name for the parameters of the verb, such as
     `PatchOptions`.
     """
-    causes = [{"reason": reason, "message": problem, "field": field}]
-    message = f'{options}.{_OPTIONS_GROUP} "" is invalid: {field}: {problem}'
-    return RejectedRequest(
-        422, "Invalid", message, group=_OPTIONS_GROUP, kind=options, causes=causes
+    return invalid_options(options, [FieldProblem(field, reason, problem)])
+
+
+def invalid_options(options: str, problems: Sequence[FieldProblem]) -> RejectedRequest:
+    """Return the error for invalid query parameters, with one cause per problem."""
+    return _invalid(
+        f'{options}.{_OPTIONS_GROUP} ""',
+        problems,
+        _named(_OPTIONS_GROUP, options, ""),
     )
 
 
@@ -146,7 +205,7 @@ def apply_conflict(conflicts: Sequence[FieldConflict]) -> RejectedRequest:
     causes = [
         {
             "reason": "FieldManagerConflict",
-            "message": f"conflict with {_named(each.owner)}",
+            "message": f"conflict with {_owner(each.owner)}",
             "field": each.field,
         }
         for each in conflicts
@@ -160,14 +219,14 @@ def apply_conflict(conflicts: Sequence[FieldConflict]) -> RejectedRequest:
         )
     lines = [f"Apply failed with {len(conflicts)} conflicts: "]
     for owner in dict.fromkeys(each.owner for each in conflicts):
-        lines.append(f"conflicts with {_named(owner)}:")
+        lines.append(f"conflicts with {_owner(owner)}:")
         lines += [f"- {each.field}" for each in conflicts if each.owner == owner]
     return RejectedRequest(
         409, "Conflict", lines[0] + "\n".join(lines[1:]), causes=causes
     )
 
 
-def _named(owner: FieldManager) -> str:
+def _owner(owner: FieldManager) -> str:
     name = json.dumps(owner.name, ensure_ascii=False)
     name += f' with subresource "{owner.subresource}"' if owner.subresource else ""
     return f"{name} using {owner.api_version}" if owner.operation == UPDATE else name
@@ -207,11 +266,29 @@ def no_namespaces(name: str) -> RejectedRequest:
     )
 
 
-def method_not_allowed(method: str) -> RejectedRequest:
+def method_not_allowed(
+    method: str, group: str = "", plural: str = ""
+) -> RejectedRequest:
+    details = {"group": group, "kind": plural} if plural else {}
     return RejectedRequest(
         405,
         "MethodNotAllowed",
         f"the server does not allow {method} on the requested resource",
+        **details,
+    )
+
+
+def not_acceptable(message: str) -> RejectedRequest:
+    """Return the error for an Accept header without a form that this server has."""
+    return RejectedRequest(406, "NotAcceptable", message)
+
+
+def too_large_version(wanted: int, known: int) -> RejectedRequest:
+    """Return the error for a version that this front has not seen."""
+    told = f"Too large resource version: {wanted}, current: {known}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": told}]
+    return RejectedRequest(
+        504, "Timeout", f"Timeout: {told}", causes=causes, retryAfterSeconds=1
     )
 
 
@@ -231,9 +308,9 @@ def compressed() -> RejectedRequest:
     )
 
 
-def expired() -> RejectedRequest:
+def expired(what: str = "watch") -> RejectedRequest:
     return RejectedRequest(
-        410, "Expired", "The resourceVersion for the provided watch is too old."
+        410, "Expired", f"The resourceVersion for the provided {what} is too old."
     )
 
 
@@ -269,6 +346,16 @@ def too_many(message: str, seconds: int) -> RejectedRequest:
 def too_large(limit: int) -> RejectedRequest:
     return RejectedRequest(
         413, "RequestEntityTooLarge", f"the request is larger than {limit} bytes"
+    )
+
+
+def too_many_operations(limit: int, given: int) -> RejectedRequest:
+    """Return the error for a JSON patch with too many operations."""
+    return RejectedRequest(
+        413,
+        "RequestEntityTooLarge",
+        "Request entity too large: The allowed maximum operations in a JSON patch is "
+        f"{limit}, got {given}",
     )
 
 

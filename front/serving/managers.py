@@ -29,6 +29,8 @@ OPTIONS: Mapping[str, str] = {
     "create": "CreateOptions",
     "update": "UpdateOptions",
     "patch": "PatchOptions",
+    "delete": "DeleteOptions",
+    "deletecollection": "DeleteOptions",
 }
 """Kubernetes' names for the parameters of each verb."""
 Stored = Callable[[Tree], Tree]

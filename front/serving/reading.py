@@ -5,8 +5,8 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from front.serving import errors, tables
-from front.serving.formats.negotiation import wants_metadata, wants_table
+from front.serving import errors, list_options, tables
+from front.serving.formats import negotiation
 from front.serving.requests import RequestedResource
 from front.serving.selectors import ObjectSelector
 from front.serving.sending import in_turns
@@ -23,21 +23,42 @@ Parameters = Mapping[str, str]
 class Form:
     """The form in which a client requests objects: whole, in a Table, or only metadata.
 
-    `included` selects the object in each row of a Table.
+    `included` selects the object in each row of a Table. `version` is that of Tables
+    and metadata.
     """
 
     table: bool = False
     metadata: bool = False
     included: str = ""
+    version: str = "v1"
 
     @classmethod
-    def of(cls, accept: str, parameters: Parameters) -> "Form":
-        """Parse the headers and parameters of a request."""
-        return cls(
-            wants_table(accept),
-            wants_metadata(accept),
-            parameters.get("includeObject", ""),
-        )
+    def of(cls, accept: str, parameters: Parameters, *, of_list: bool) -> "Form":
+        """Parse the headers and parameters of a request.
+
+        Raises `RejectedRequest` if the client accepts no form that this server has.
+        """
+        found = negotiation.form_of(accept)
+        wrong = negotiation.PARTIAL if of_list else negotiation.PARTIAL_LIST
+        if found is None or found[0] == wrong:
+            raise errors.not_acceptable(
+                "only the following media types are accepted: application/json"
+            )
+        kind, version = found
+        is_table = kind == negotiation.TABLE
+        included = parameters.get("includeObject", "")
+        if is_table and included not in tables.INCLUDED:
+            raise errors.bad_request(
+                "Unable to convert to Table as requested: includeObject: "
+                f"Invalid value: {included[:64]!r}: must be 'Metadata', 'Object', "
+                "'None', or empty"
+            )
+        is_metadata = bool(kind) and not is_table
+        return cls(is_table, is_metadata, included, version or "v1")
+
+    @property
+    def _api_version(self) -> str:
+        return f"{tables.META_GROUP}/{self.version}"
 
     @property
     def is_whole(self) -> bool:
@@ -50,26 +71,31 @@ class Form:
         if self.table:
             version = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
             return tables.table(
-                resource.info, [tree], version, self.included, headed=headed
+                resource.info,
+                [tree],
+                version,
+                self.included,
+                self._api_version,
+                headed=headed,
             )
-        return tables.partial(tree) if self.metadata else tree
+        return tables.partial(tree, self._api_version) if self.metadata else tree
 
     def around(self, resource: RequestedResource, metadata: Tree) -> Tree:
         """Return a list without items; the field of its items is the last one."""
         info = resource.info
         if self.table:
-            return tables.table(info, (), metadata, self.included)
+            return tables.table(info, (), metadata, self.included, self._api_version)
         if self.metadata:
             return {
                 "kind": "PartialObjectMetadataList",
-                "apiVersion": "meta.k8s.io/v1",
+                "apiVersion": self._api_version,
                 "metadata": metadata,
                 "items": [],
             }
         return {
             "kind": f"{info.kind}List",
             "apiVersion": info.api_version,
-            "metadata": metadata,
+            "metadata": {"continue": "", **metadata},
             "items": [],
         }
 
@@ -81,8 +107,9 @@ class Form:
             return (stored.encoded for stored in held)
         trees = (stored.tree for stored in held)
         if self.table:
-            return map(encoded, tables.rows(resource.info, trees, self.included))
-        return map(encoded, map(tables.partial, trees))
+            rows = tables.rows(resource.info, trees, self.included, self._api_version)
+            return map(encoded, rows)
+        return (encoded(tables.partial(tree, self._api_version)) for tree in trees)
 
 
 @dataclass(frozen=True)
@@ -138,6 +165,7 @@ def selection(resource: RequestedResource, parameters: Parameters) -> ObjectSele
         resource.name,
         parameters.get("labelSelector", ""),
         parameters.get("fieldSelector", ""),
+        namespaced=resource.info.namespaced,
     )
 
 
@@ -152,10 +180,22 @@ async def listed(
     after the first page is on no page. If it is deleted before the watch begins, the
     client never sees it. Raises `RejectedRequest`.
     """
+    list_options.check(parameters, watch=False)
     wanted = selection(resource, parameters)
+    limit = _limit(parameters)
+    token, least = parameters.get("continue", ""), list_options.version(parameters)
+    if token and least:
+        raise errors.bad_request(
+            "specifying resource version is not allowed when using continue"
+        )
+    await list_options.until_known(projection, least)
     check_all_are_read(projection, resource, wanted)
-    limit = number(parameters, "limit")
-    after, version = _continued(parameters.get("continue", ""), projection.high)
+    after, version = _continued(token, projection.high)
+    if parameters.get(list_options.MATCH) == list_options.EXACT:
+        # Only the present state is known.
+        if projection.changed_after(resource.info.kind, least, wanted.has_key):
+            raise errors.expired("list")
+        version = least
     # Copy at once, because others may write before the loop ends.
     held = list(projection.of_kind(resource.info.kind).items())
     there = (item for item in held if item[1].first <= version)
@@ -202,6 +242,15 @@ def number(parameters: Parameters, name: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
         raise errors.bad_request(f"{name}: {text[:64]!r} is not a non-negative integer")
     return int(text)
+
+
+def _limit(parameters: Parameters) -> int:
+    """Return the size of a page; 0 for all objects, as for a negative limit."""
+    text = parameters.get("limit") or ""
+    negative = text.removeprefix("-")
+    if negative != text and negative.isascii() and negative.isdigit():
+        return 0
+    return number(parameters, "limit")
 
 
 def _token(key: ObjectKey, version: int) -> str:

@@ -78,6 +78,17 @@ def resource_of(path: str) -> RequestedResource | None:
     return RequestedResource(info, namespace, name, subresource)
 
 
+def below_of(path: str) -> RequestedResource | None:
+    """Return the object of a path with an unknown subresource; None for other paths."""
+    above, _, subresource = path.rstrip("/").rpartition("/")
+    found = resource_of(above)
+    return (
+        found
+        if subresource and found and found.name and not found.subresource
+        else None
+    )
+
+
 def namespace_of(path: str) -> str:
     """Return the NAME of `/api/v1/namespaces/NAME`; an empty string for other paths."""
     match path.strip("/").split("/"):

@@ -15,7 +15,15 @@ _LENGTH_MAX = 16 * 1024
 class ObjectSelector:
     """A selection within a kind: by namespace, name, labels and fields."""
 
-    def __init__(self, namespace: str, name: str, labels: str, fields: str) -> None:
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        labels: str,
+        fields: str,
+        *,
+        namespaced: bool = True,
+    ) -> None:
         """Parse the selectors. Raises `RejectedRequest`."""
         self._namespace, self._name = namespace, name
         self.by_labels = bool(labels.strip())
@@ -25,7 +33,7 @@ class ObjectSelector:
             raise bad_request(
                 f"labelSelector: {error.message}; {error.next_step}"
             ) from error
-        self._terms = _terms(fields)
+        self._terms = _terms(fields, _FIELDS if namespaced else _FIELDS[:1])
 
     def has_key(self, key: ObjectKey) -> bool:
         """Return whether the namespace, the name and the field selector match."""
@@ -52,28 +60,28 @@ class ObjectSelector:
         return self._labels(stored.labels)
 
 
-def _terms(text: str) -> list[tuple[str, str, bool]]:
+def _terms(text: str, allowed: tuple[str, ...]) -> list[tuple[str, str, bool]]:
     if len(text) > _LENGTH_MAX:
         raise bad_request(f"fieldSelector: longer than {_LENGTH_MAX} characters")
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if len(parts) > TERMS_MAX:
         raise bad_request(f"fieldSelector: more than {TERMS_MAX} terms")
-    return [_term(part) for part in parts]
+    return [_term(part, allowed) for part in parts]
 
 
-def _term(text: str) -> tuple[str, str, bool]:
+def _term(text: str, allowed: tuple[str, ...]) -> tuple[str, str, bool]:
     for sign, equal in (("!=", False), ("==", True), ("=", True)):
         field, found, value = text.partition(sign)
         if found:
-            if field not in _FIELDS:
-                raise _unknown(field)
+            if field not in allowed:
+                raise _unknown(field, allowed)
             return field, value, equal
     raise bad_request(
         f"fieldSelector: invalid selector: {text!r}; can't understand it: use FIELD=VALUE"
     )
 
 
-def _unknown(field: str) -> RejectedRequest:
+def _unknown(field: str, allowed: tuple[str, ...]) -> RejectedRequest:
     return bad_request(
-        f"fieldSelector: field label not supported: {field!r}; use {' or '.join(_FIELDS)}"
+        f"fieldSelector: field label not supported: {field!r}; use {' or '.join(allowed)}"
     )

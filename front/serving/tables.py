@@ -9,7 +9,7 @@ from api_types.text.age import age
 from fleet_client.refs.tree import text_at
 from front.store.projection import Tree
 
-_WIDE = (
+WIDE = (
     PrinterColumn("PHASE", (".status.phase",)),
     PrinterColumn("REASON", (".status.conditions[?(@.type=='Ready')].reason",)),
     PrinterColumn("MESSAGE", (".status.conditions[?(@.type=='Ready')].message",)),
@@ -30,11 +30,18 @@ _AGE = {
 }
 
 
+META_GROUP = "meta.k8s.io"
+_V1 = f"{META_GROUP}/v1"
+INCLUDED = ("", "Metadata", "Object", "None")
+"""What a row of a Table has of its object; the metadata by default."""
+
+
 def table(
     info: KindInfo,
     trees: Iterable[Tree],
     metadata: Tree,
     included: str,
+    api_version: str = _V1,
     *,
     headed: bool = True,
 ) -> Tree:
@@ -46,21 +53,23 @@ def table(
     definitions = [_NAME, *(_definition(column) for column in _columns(info)), _AGE]
     return {
         "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": api_version,
         "metadata": metadata,
         "columnDefinitions": definitions if headed else [],
-        "rows": list(rows(info, trees, included)),
+        "rows": list(rows(info, trees, included, api_version)),
     }
 
 
-def rows(info: KindInfo, trees: Iterable[Tree], included: str) -> Iterator[Tree]:
+def rows(
+    info: KindInfo, trees: Iterable[Tree], included: str, api_version: str = _V1
+) -> Iterator[Tree]:
     """Yield the rows of a Table; each is computed when it is consumed."""
     columns = _columns(info)
-    return (_row(columns, tree, included) for tree in trees)
+    return (_row(columns, tree, included, api_version) for tree in trees)
 
 
 def _columns(info: KindInfo) -> list[PrinterColumn]:
-    return [*columns_of(info), *_WIDE]
+    return [*columns_of(info), *WIDE]
 
 
 def _definition(column: PrinterColumn) -> Tree:
@@ -74,30 +83,30 @@ def _definition(column: PrinterColumn) -> Tree:
         "type": "string",
         "format": "",
         "description": about,
-        "priority": 1 if column in _WIDE else 0,
+        "priority": 1 if column in WIDE else 0,
     }
 
 
-def _row(columns: list[PrinterColumn], tree: Tree, included: str) -> Tree:
+def _row(
+    columns: list[PrinterColumn], tree: Tree, included: str, api_version: str
+) -> Tree:
     metadata = tree["metadata"]
     cells: list[Any] = [
         metadata["name"],
-        *(text_at(tree, column.paths) for column in columns),
+        *(text_at(tree, column.paths) or None for column in columns),
     ]
     # Clients print this cell without changes.
     cells.append(age(str(metadata.get("creationTimestamp") or ""), utc_now()))
-    row: Tree = {"cells": cells}
-    if included == "Object":
-        row["object"] = tree
-    elif included != "None":
-        row["object"] = partial(tree)
-    return row
+    shown = {"Object": tree, "None": None}
+    if included in shown:
+        return {"cells": cells, "object": shown[included]}
+    return {"cells": cells, "object": partial(tree, api_version)}
 
 
-def partial(tree: Tree) -> Tree:
+def partial(tree: Tree, api_version: str = _V1) -> Tree:
     """Return only the metadata of an object."""
     return {
         "kind": "PartialObjectMetadata",
-        "apiVersion": "meta.k8s.io/v1",
+        "apiVersion": api_version,
         "metadata": tree["metadata"],
     }

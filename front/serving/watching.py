@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from front.serving import errors, tables
+from front.serving import errors, list_options, tables
 from front.serving.reading import (
     Form,
     Parameters,
@@ -62,11 +62,15 @@ class Watch:
         self._projection = projection
         self._resource = resource
         self._form = form
+        list_options.check(parameters, watch=True)
         self._wanted: ObjectSelector = selection(resource, parameters)
         check_all_are_read(projection, resource, self._wanted)
-        self._from = number(parameters, "resourceVersion")
-        self._bookmarks = parameters.get("allowWatchBookmarks") in ("true", "1")
-        self._initial = parameters.get("sendInitialEvents") in ("true", "1")
+        self._from = list_options.version(parameters)
+        self._bookmarks = list_options.is_set(parameters, "allowWatchBookmarks")
+        self._initial = list_options.is_set(parameters, list_options.INITIAL)
+        if list_options.INITIAL in parameters and not self._initial:
+            # Without a version, such a watch begins now.
+            self._from = self._from or projection.high
         self._seconds = min(
             number(parameters, "timeoutSeconds") or SECONDS_DEFAULT, SECONDS_MAX
         )
@@ -119,7 +123,7 @@ class Watch:
         if self._initial or not self._from:
             held = sorted(self._projection.of_kind(self._resource.info.kind).items())
             bookmark = b""
-            if self._initial and self._bookmarks:
+            if self._bookmarks:
                 bookmark = self._bookmark(initial=True)
             for key, stored in held:
                 yield from self._events(key, stored) or (b"",)
@@ -197,11 +201,12 @@ class Watch:
                 if not await self._goes_on(goes_on):
                     return
                 yield part
-            if changes:
-                told = time.monotonic()
-            elif self._bookmarks and time.monotonic() - told >= BOOKMARK_SECONDS:
+            if self._bookmarks and time.monotonic() - told >= BOOKMARK_SECONDS:
                 told = time.monotonic()
                 yield self._bookmark()
+        if self._bookmarks:
+            # The next watch of the client begins at this version.
+            yield self._bookmark()
 
     def _in_parts(
         self, changes: Iterable[tuple[ObjectKey, StoredObject]]

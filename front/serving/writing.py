@@ -6,12 +6,14 @@ that its workflow then has.
 
 import asyncio
 import secrets
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
+from api_types.clock import timestamp, utc_now
 from api_types.messages.delivery import MessageT, ReceiverT, Signal
 from api_types.messages.entities import Delete, RecordEvent, Replace, RetryNow, Scale
 from api_types.messages.signals import EntitySignals, ModelDeploymentSignals
@@ -46,7 +48,7 @@ from front.serving.requests import RequestedResource
 from front.serving.written import (
     STRICT,
     admit_document,
-    check_uid,
+    check_identity,
     chosen_count,
     has_count,
     is_taken,
@@ -71,6 +73,7 @@ _RANDOM = secrets.SystemRandom()
 # The errors of an apply while other clients create or delete its object.
 _CHANGED_BY_OTHERS = ("AlreadyExists", "NotFound")
 _NOT_FOUND = 404
+_NO_VERSION = (None, "", "0")
 _MAY_BE_MADE = (
     "no worker answers; the change may still be made once a worker runs, unless the "
     "object changes before: read the object again then"
@@ -80,7 +83,6 @@ _MAY_BE_MADE = (
 # recognized by its change of the last-applied annotation.
 _APPLY_AT_CLIENT = (FORMER_MANAGER, "argocd-controller")
 _REPLACED = ("labels", "annotations", "managedFields")
-_DELETED = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 ResultT = TypeVar("ResultT")
 
 
@@ -127,7 +129,7 @@ class Writer:
         validation: str = STRICT,
     ) -> tuple[Tree, tuple[str, ...]]:
         event.name = str(document["metadata"].get("name") or "")
-        if (document.get("metadata") or {}).get("resourceVersion"):
+        if document["metadata"].get("resourceVersion") not in _NO_VERSION:
             raise errors.bad_request(
                 "resourceVersion should not be set on objects to be created"
             )
@@ -148,7 +150,7 @@ class Writer:
             version = str(held["metadata"].get("resourceVersion") or "")
         manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
         if dry:
-            return shown(manifest), admitted.warnings
+            return _planned(manifest), admitted.warnings
         message = Replace(
             request_id=new_request_id(),
             by=recorded(event.user),
@@ -181,7 +183,7 @@ class Writer:
 
         async def of(before: Tree) -> tuple[Tree, tuple[str, ...]]:
             admitted, owners = await self._made(
-                resource, named, before, manager, validation
+                resource, named, before, manager, validation, replaces=True
             )
             # The owners are computed from this version, so the write must fail if the
             # object has changed, even if it had no owners.
@@ -225,7 +227,7 @@ class Writer:
             changed = await bodies.apart(bodies.patched, before, kind, patch)
             document = of_path(resource, changed)
             admitted, owners = await self._made(
-                resource, document, before, manager, validation
+                resource, document, before, manager, validation, replaces=False
             )
             version = named_version(resource, document, before)
             manifest = await bodies.apart(with_owners, dump(admitted.manifest), owners)
@@ -304,12 +306,14 @@ class Writer:
         before: Tree,
         manager: Manager,
         validation: str,
+        *,
+        replaces: bool,
     ) -> tuple[Admitted, Owners]:
         """Return the manifest and owners that result from a document.
 
         Raises `Refused`.
         """
-        check_uid(resource, document, before)
+        check_identity(resource, document, before, replaces=replaces)
         admitted = await bodies.apart(
             admit_document, resource, document, before, validation
         )
@@ -349,6 +353,8 @@ class Writer:
                 if key not in _REPLACED
             }
             planned = shown(manifest)
+            if planned["spec"] != before.get("spec"):
+                metadata["generation"] = before["metadata"].get("generation", 0) + 1
             return {
                 **before,
                 **planned,
@@ -387,6 +393,11 @@ class Writer:
         before the object is created, and raises `Refused` if the user may not create
         it. Raises `Refused`.
         """
+        if document.get("kind") != resource.info.kind:
+            raise errors.bad_request(
+                f"invalid object type: {str(document.get('kind'))[:128]!r}; the path is "
+                f"for {resource.info.kind}"
+            )
         config = await bodies.apart(
             configuration, resource.info, of_path(resource, document), manager
         )
@@ -416,7 +427,7 @@ class Writer:
                     resource, created, owners, event, dry=dry
                 )
                 return tree, warnings, True
-            check_uid(resource, document, before)
+            check_identity(resource, document, before, replaces=False)
             wanted, owners = await bodies.apart(
                 after_apply, resource, config, before, manager, stored
             )
@@ -508,18 +519,9 @@ class Writer:
 
         Raises `Refused`.
         """
-        if options.get("propagationPolicy") == "Orphan" or options.get(
-            "orphanDependents"
-        ):
-            raise errors.bad_request(
-                "propagationPolicy: Orphan is not supported: dependents of an object are "
-                "deleted with it"
-            )
         before = await self.present(resource)
         metadata = before["metadata"]
-        preconditions = options.get("preconditions")
-        if not isinstance(preconditions, dict):
-            preconditions = {}
+        preconditions = options.get("preconditions") or {}
         for field in ("uid", "resourceVersion"):
             value, actual = preconditions.get(field), metadata.get(field)
             if value and value != actual:
@@ -528,7 +530,7 @@ class Writer:
                     f"the {field} in record ({actual})"
                 )
                 raise errors.conflict(
-                    resource.info.group, resource.info.plural, resource.name, why
+                    resource.info.group, resource.info.kind, resource.name, why
                 )
         if dry or deleting(before):
             return before
@@ -537,7 +539,9 @@ class Writer:
         )
         change = event.sends(resource.name, message.request_id, before)
         deleted = await self._signalled(resource, EntitySignals.DELETE, message, change)
-        return deleted or _DELETED
+        return deleted or errors.deleted(
+            resource.info.group, resource.info.plural, resource.name, metadata["uid"]
+        )
 
     async def scale(
         self,
@@ -763,6 +767,17 @@ class Writer:
         change.after = shown(tree)
         self._projection.answered(resource.key, known, change.after)
         return change.after
+
+
+def _planned(manifest: Tree) -> Tree:
+    """Return an object as a create would answer it."""
+    planned = shown(manifest)
+    created = {
+        "uid": str(uuid.uuid4()),
+        "generation": 1,
+        "creationTimestamp": timestamp(utc_now()),
+    }
+    return {**planned, "metadata": {**planned["metadata"], **created}}
 
 
 def _target(resource: RequestedResource) -> Target:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from api_types.labels import MANAGED_FIELDS
+from api_types.resources.kinds import KindInfo
 from api_types.validation.manifests import (
     Admitted,
     InvalidManifest,
@@ -31,6 +32,11 @@ STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 """How unknown fields are handled: rejected, dropped with a warning, or dropped."""
 API_VERSION, KIND = "autoscaling/v1", "Scale"
 _SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+_REFUSED = {
+    "finalizers": "objects have no finalizers of users; remove the field",
+    "ownerReferences": "objects are not deleted with an owner; remove the field, and "
+    "delete this object with its owner",
+}
 _NAME_SUFFIX = 5
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _VERSION_DIGITS_MAX = 20
@@ -67,14 +73,11 @@ def of_path(resource: RequestedResource, document: Tree) -> Tree:
             f"{info.written_instead},"
         )
     metadata = document.get("metadata")
+    if metadata is None:
+        metadata = {}
     if not isinstance(metadata, dict):
         raise errors.bad_request("metadata: must be an object with a name")
-    for field, expected in (("apiVersion", info.api_version), ("kind", info.kind)):
-        if document.get(field, expected) != expected:
-            raise errors.bad_request(
-                f"{field}: the path is for {expected}, but the object has "
-                f"{str(document[field])[:128]!r}"
-            )
+    _check_type(info, document, str(metadata.get("name") or ""))
     filled = {**metadata}
     if (
         info.namespaced
@@ -93,10 +96,24 @@ def of_path(resource: RequestedResource, document: Tree) -> Tree:
             secrets.choice(_ALPHABET) for _ in range(_NAME_SUFFIX)
         )
     filled.pop("generateName", None)
-    if resource.name and filled.setdefault("name", resource.name) != resource.name:
+    if not resource.name and not filled.get("name"):
+        raise errors.invalid_field(
+            info.group,
+            info.kind,
+            "",
+            errors.FieldProblem(
+                "metadata.name",
+                "FieldValueRequired",
+                "Required value: name or generateName is required",
+            ),
+        )
+    if resource.name and not filled.get("name"):
+        raise errors.bad_request("the object has no name: name must be provided")
+    if resource.name and filled["name"] != resource.name:
         raise errors.bad_request(
             "the name of the object does not match the name on the URL"
         )
+    _check_refused(info, filled)
     annotations = filled.get("annotations")
     if isinstance(annotations, dict):
         filled["annotations"] = {
@@ -108,6 +125,34 @@ def of_path(resource: RequestedResource, document: Tree) -> Tree:
         "kind": info.kind,
         "metadata": filled,
     }
+
+
+def _check_type(info: KindInfo, document: Tree, name: str) -> None:
+    """Raise `RejectedRequest` if a document has another type than its path."""
+    if document.get("apiVersion") != info.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({str(document.get('apiVersion'))[:128]}) does "
+            f"not match the expected API version ({info.api_version})"
+        )
+    kind = document.get("kind")
+    if not isinstance(kind, str) or not kind:
+        raise errors.bad_request(f"the object has no kind: it must be {info.kind}")
+    if kind != info.kind:
+        about = f'Invalid value: "{kind[:128]}": must be {info.kind}'
+        problem = errors.FieldProblem("kind", "FieldValueInvalid", about)
+        raise errors.invalid_field(info.group, kind[:128], name, problem)
+
+
+def _check_refused(info: KindInfo, metadata: Tree) -> None:
+    """Raise `RejectedRequest` for metadata that no workflow would honour."""
+    for field, reason in _REFUSED.items():
+        if metadata.get(field):
+            problem = errors.FieldProblem(
+                f"metadata.{field}", "FieldValueForbidden", f"Forbidden: {reason}"
+            )
+            raise errors.invalid_field(
+                info.group, info.kind, str(metadata["name"]), problem
+            )
 
 
 def admit_document(
@@ -163,9 +208,24 @@ def named_version(resource: RequestedResource, document: Tree, before: Tree) -> 
     return version
 
 
-def check_uid(resource: RequestedResource, document: Tree, before: Tree) -> None:
-    """Raise `RejectedRequest` if a document names the uid of another object."""
+def check_identity(
+    resource: RequestedResource, document: Tree, before: Tree, *, replaces: bool
+) -> None:
+    """Raise `RejectedRequest` if a document names another object than the stored one.
+
+    The uid of a document that replaces an object is a precondition.
+    """
+    info = resource.info
+    deletion = document["metadata"].get("deletionTimestamp")
+    if deletion and deletion != before["metadata"].get("deletionTimestamp"):
+        raise errors.immutable(
+            info.group, info.kind, resource.name, "metadata.deletionTimestamp", deletion
+        )
     given, present = document["metadata"].get("uid"), before["metadata"].get("uid")
+    if given and given != present and not replaces:
+        raise errors.immutable(
+            info.group, info.kind, resource.name, "metadata.uid", given
+        )
     if given and given != present:
         why = (
             f"Precondition failed: UID in precondition: {str(given)[:64]}, "
@@ -234,6 +294,15 @@ def wanted_replicas(resource: RequestedResource, before: Tree, wanted: Tree) -> 
     spec, metadata = wanted.get("spec"), wanted.get("metadata")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         raise errors.bad_request("a Scale must have metadata and spec")
+    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
+        if wanted.get(field, expected) != expected:
+            raise errors.bad_request(f"{field}: a Scale has {expected!r} here")
+    if unknown := sorted(map(str, spec.keys() - {"replicas"})):
+        raise errors.bad_request(f'unknown field "spec.{unknown[0][:64]}" of a Scale')
+    if metadata.get("name") and metadata["name"] != resource.name:
+        raise errors.bad_request(
+            "the name of the object does not match the name on the URL"
+        )
     for field in ("name", "namespace", "uid"):
         given, present = metadata.get(field), before["metadata"].get(field)
         if given and given != present:

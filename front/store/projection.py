@@ -9,10 +9,11 @@ watcher only the set of changed objects.
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import chain
 from typing import Any, NamedTuple
 
 from api_types.clock import utc_now
@@ -169,6 +170,16 @@ class Projection:
             if _is_news(item[1], version) or again < item[1].version < version
         )
         return sorted(news, key=lambda item: item[1].version)
+
+    def changed_after(
+        self, kind: str, version: int, selects: Callable[[ObjectKey], bool]
+    ) -> bool:
+        """Return whether a selected object has changed or gone since a version."""
+        held = chain(self.of_kind(kind).items(), self._tombstones.items())
+        return version < self.low or any(
+            key.kind == kind and each.version > version and selects(key)
+            for key, each in held
+        )
 
     def watch(self, kind: str) -> WatchQueue:
         """Start to record changes of a kind; `unwatch` stops it."""

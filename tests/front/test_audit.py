@@ -219,10 +219,10 @@ async def test_a_dry_run_is_marked_and_changes_nothing(
 
 async def test_the_line_has_the_effective_dry_run(fleet: Fleet, file: Path) -> None:
     for query, code in (
-        ("?dryRun=", 200),
-        ("?dryRun=&dryRun=All", 400),
-        ("?dryRun=All&dryRun=All", 400),
-        ("?dryRun=None", 400),
+        ("", 200),
+        ("?dryRun=", 422),
+        ("?dryRun=&dryRun=All", 422),
+        ("?dryRun=None", 422),
     ):
         assert (await fleet.ask("PUT", f"{MINE}/mine/scale{query}", body=SCALE))[
             0
@@ -231,7 +231,7 @@ async def test_the_line_has_the_effective_dry_run(fleet: Fleet, file: Path) -> N
         (line["code"], line["dryRun"], bool(line.get("changes")))
         for line in lines(file)
     ]
-    assert told == [(200, False, True), *[(400, False, False)] * 3]
+    assert told == [(200, False, True), *[(422, False, False)] * 3]
 
 
 async def test_reads_reviews_and_limited_requests_have_no_line(

@@ -156,7 +156,7 @@ async def test_an_apply_always_rejects_unknown_fields(
         {
             "apiVersion": "modelplane.ai/v1alpha1",
             "kind": "ModelDeployment",
-            "metadata": {},
+            "metadata": {"name": "mine"},
             "spec": {"colour": 1},
         }
     ).encode()

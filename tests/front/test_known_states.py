@@ -124,7 +124,7 @@ async def test_a_deleted_object_is_not_found_and_nothing_is_sent(
     ) == (404, set())
 
 
-@pytest.mark.parametrize(("uid", "code"), [("", 200), ("a-mine", 409), ("new", 200)])
+@pytest.mark.parametrize(("uid", "code"), [("", 200), ("a-mine", 422), ("new", 200)])
 async def test_a_recreated_object_is_changed_unless_the_client_names_the_old_uid(
     fleet: Fleet, uid: str, code: int
 ) -> None:

@@ -158,7 +158,7 @@ async def test_requests_without_a_valid_token_are_rejected_even_with_odd_headers
         ("/apis/modelplane.ai/v1alpha1/namespaces/a/%00", 404),
         (f"{PATH}/{'x' * 300}", 404),
         (f"{PATH}?limit=x", 400),
-        (f"{PATH}?limit=-1", 400),
+        (f"{PATH}?limit=-x", 400),
         (f"{PATH}?continue=x", 400),
         (f"{PATH}?continue=W1tbW1tb", 400),
         # The kind is a number.
@@ -420,6 +420,29 @@ async def test_a_bookmark_after_a_pause_has_the_last_version_and_never_an_earlie
         assert await told("MODIFIED") == await told("BOOKMARK") == str(begun + 5)
 
 
+async def test_bookmarks_arrive_while_objects_change_and_at_the_end(
+    client: Client, projection: Projection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 0.1)
+    monkeypatch.setattr(watching, "CHECK_SECONDS", 0.05)
+    query = f"&resourceVersion={START + 10}&allowWatchBookmarks=true"
+    events: list[str] = []
+    async with watched(client, query) as content, asyncio.timeout(30):
+        # No pause between changes is as long as that between bookmarks.
+        for version in range(START + 11, START + 10_000):
+            put(projection, an_object("one", version))
+            events.append(json.loads(await content.readline())["type"])
+            if "BOOKMARK" in events:
+                break
+            await asyncio.sleep(0.01)
+    assert "MODIFIED" in events
+    assert events[-1] == "BOOKMARK"
+    monkeypatch.setattr(watching, "BOOKMARK_SECONDS", 60.0)
+    async with watched(client, f"{query}&timeoutSeconds=1") as content:
+        lines = (await content.read()).splitlines()
+    assert json.loads(lines[-1])["type"] == "BOOKMARK"
+
+
 async def test_kinds_of_the_control_plane_and_subresources_reject_writes(
     client: Client,
 ) -> None:
@@ -433,6 +456,6 @@ async def test_kinds_of_the_control_plane_and_subresources_reject_writes(
         client, "DELETE", f"{PATH}/one?propagationPolicy=Orphan"
     ) == (400, "BadRequest")
     assert await status_of(client, "DELETE", f"{PATH}/one?dryRun=Some") == (
-        400,
-        "BadRequest",
+        422,
+        "Invalid",
     )

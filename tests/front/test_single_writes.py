@@ -104,9 +104,10 @@ async def test_deleting_an_object_that_is_already_gone_succeeds(
     [("PATCH", MERGE), ("PUT", {}), ("PATCH", APPLY)],
     ids=["patch", "update", "apply"],
 )
-async def test_a_write_for_another_object_of_the_name_is_a_conflict(
+async def test_a_write_for_another_object_of_the_name_is_rejected(
     fleet: Fleet, method: str, headers: dict[str, str]
 ) -> None:
+    """The uid of an update is a precondition; others would change it."""
     tree = fleet.plane.trees[KNOWN]
     body = json.dumps(
         {**tree, "metadata": {"name": "mine", "uid": "another", "labels": {"w": "x"}}}
@@ -114,11 +115,9 @@ async def test_a_write_for_another_object_of_the_name_is_a_conflict(
     status, told = await fleet.ask(
         method, f"{PATH}?fieldManager=m", "ann", body, **headers
     )
-    assert (status, json.loads(told)["reason"], fleet.plane.trees[KNOWN]) == (
-        409,
-        "Conflict",
-        tree,
-    )
+    expected = (409, "Conflict") if method == "PUT" else (422, "Invalid")
+    assert (status, json.loads(told)["reason"]) == expected
+    assert fleet.plane.trees[KNOWN] == tree
 
 
 async def test_deleting_a_collection_deletes_only_listed_objects(fleet: Fleet) -> None:
@@ -131,8 +130,7 @@ async def test_deleting_a_collection_deletes_only_listed_objects(fleet: Fleet) -
         **listed,
         "metadata": {**listed["metadata"], "uid": "another"},
     }
-    # The limit of a list does not limit the deletion.
-    assert (await fleet.ask("DELETE", f"{COLLECTION}?limit=1"))[0] == 200
+    assert (await fleet.ask("DELETE", COLLECTION))[0] == 200
     assert {
         name: "deletionTimestamp" in tree["metadata"]
         for (kind, namespace, name), tree in fleet.plane.trees.items()
@@ -145,7 +143,7 @@ async def test_deleting_a_collection_deletes_only_listed_objects(fleet: Fleet) -
     [
         ("?dryRun=All", {}, 200),
         ("", {"dryRun": ["All"]}, 200),
-        ("?dryRun=All&dryRun=All", {}, 400),
+        ("?dryRun=All&dryRun=All", {}, 200),
     ],
     ids=["in the query", "in the body", "twice"],
 )
@@ -162,16 +160,20 @@ async def test_a_dry_run_of_a_deletion_deletes_nothing(
 
 
 @pytest.mark.parametrize(
-    "metadata",
-    [{"uid": "another"}, {"name": "another"}, {"namespace": "another"}],
+    ("metadata", "expected"),
+    [
+        ({"uid": "another"}, (409, "Conflict")),
+        ({"name": "another"}, (400, "BadRequest")),
+        ({"namespace": "another"}, (409, "Conflict")),
+    ],
     ids=str,
 )
-async def test_the_scale_of_another_object_is_a_conflict(
-    fleet: Fleet, metadata: Tree
+async def test_the_scale_of_another_object_is_rejected(
+    fleet: Fleet, metadata: Tree, expected: tuple[int, str]
 ) -> None:
     body = json.dumps({"metadata": metadata, "spec": {"replicas": 4}}).encode()
     status, told = await fleet.ask("PUT", f"{PATH}/scale", "ann", body)
-    assert (status, json.loads(told)["reason"], fleet.plane.by) == (409, "Conflict", [])
+    assert (status, json.loads(told)["reason"], fleet.plane.by) == (*expected, [])
 
 
 @pytest.mark.parametrize(
@@ -282,7 +284,14 @@ async def test_finishing_a_creation_needs_the_right_to_create(fleet: Fleet) -> N
         if field not in ("generation", "labels")
     }
     fleet.plane.trees[KNOWN] = {**tree, "metadata": kept, "spec": {}}
-    body = json.dumps({"metadata": {"name": "mine"}, "spec": tree["spec"]}).encode()
+    body = json.dumps(
+        {
+            "apiVersion": tree["apiVersion"],
+            "kind": tree["kind"],
+            "metadata": {"name": "mine"},
+            "spec": tree["spec"],
+        }
+    ).encode()
     rules = (fleet.folder / "access.yaml").read_text()
     (fleet.folder / "access.yaml").write_text(
         rules.replace('events"]\n  verbs: ["*"]', 'events"]\n  verbs: [patch]')

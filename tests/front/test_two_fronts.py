@@ -111,7 +111,7 @@ async def test_a_write_applies_to_the_current_object_and_not_to_a_deleted_one(
         await ask(
             behind, "PATCH", "anew", {"metadata": {**LABEL["metadata"], "uid": known}}
         )
-    )[0] == 409
+    )[0] == 422
     status, written = await ask(behind, "PATCH", "anew", LABEL)
     assert (status, written["metadata"]["uid"], written["metadata"]["labels"]) == (
         200,

@@ -80,7 +80,11 @@ def requests_of(number: int) -> tuple[str, str, dict[str, Any], dict[str, str]]:
         (
             "PATCH",
             f"{PATH}?fieldManager=m{number}",
-            {"metadata": {"labels": {f"w{number}": "x"}}},
+            {
+                "apiVersion": "modelplane.ai/v1alpha1",
+                "kind": "ModelDeployment",
+                "metadata": {"name": "mine", "labels": {f"w{number}": "x"}},
+            },
             APPLY,
         ),
     ]

@@ -1,14 +1,15 @@
 """Chooses the form of a response from the Accept header.
 
 Responses are always JSON. A client that prefers protobuf, as Kubernetes' own clients
-do, accepts JSON too. A 406 response would prevent an aggregating cluster from deleting
-namespaces.
+do, accepts JSON too. A client that accepts nothing else gets 406.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 JSON = "application/json"
+TABLE = "Table"
+PARTIAL, PARTIAL_LIST = "PartialObjectMetadata", "PartialObjectMetadataList"
 _MAX = 4096
 
 
@@ -50,24 +51,15 @@ def _entries(header: str) -> Iterator[Accepted]:
             )
 
 
-def wants_table(header: str) -> bool:
-    """Return whether the client prefers a Table."""
-    for entry in accepted(header):
-        if entry.is_a("Table", "meta.k8s.io", "v1", "v1beta1"):
-            return True
-        if entry.is_json and "as" not in entry.parameters:
-            return False
-    return False
+def form_of(header: str) -> tuple[str, str] | None:
+    """Return the first acceptable form: its kind and version, both empty for objects.
 
-
-def wants_metadata(header: str) -> bool:
-    """Return whether the client prefers only metadata."""
+    Returns None if the client accepts no form of this server.
+    """
     for entry in accepted(header):
-        if any(
-            entry.is_a(kind, "meta.k8s.io", "v1", "v1beta1")
-            for kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
-        ):
-            return True
         if entry.is_json and "as" not in entry.parameters:
-            return False
-    return False
+            return "", ""
+        for kind in (TABLE, PARTIAL, PARTIAL_LIST):
+            if entry.is_a(kind, "meta.k8s.io", "v1", "v1beta1"):
+                return kind, entry.parameters["v"]
+    return None

@@ -29,10 +29,21 @@ KIND: Tree = {
 }
 
 
+YAML_KIND = b"apiVersion: modelplane.ai/v1alpha1\nkind: ModelDeployment\n"
+
+
 @pytest.fixture
 async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
     async with a_fleet(tmp_path) as fleet:
         yield fleet
+
+
+def identified(path: str, body: Tree) -> Tree:
+    """Return a configuration with the kind and name of its path, unless it has others."""
+    metadata = body.get("metadata", {})
+    if isinstance(metadata, dict):
+        metadata = {"name": path.partition("?")[0].rpartition("/")[2], **metadata}
+    return {**KIND, **body, "metadata": metadata}
 
 
 async def ask(
@@ -43,6 +54,8 @@ async def ask(
     kind: str = bodies.APPLY,
     **headers: str,
 ) -> tuple[int, Tree]:
+    if isinstance(body, dict) and kind == bodies.APPLY:
+        body = identified(path, body)
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     status, answer = await fleet.ask(
         method, path, "ann", data, **{"Content-Type": kind, **headers}
@@ -96,7 +109,10 @@ async def test_an_apply_creates_then_changes(fleet: Fleet) -> None:
     assert stored(fleet, "new") is before
     # YAML and JSON are treated alike.
     status, tree = await ask(
-        fleet, "PATCH", f"{NEW}?fieldManager=y", b"metadata: {labels: {a: b}}"
+        fleet,
+        "PATCH",
+        f"{NEW}?fieldManager=y",
+        YAML_KIND + b"metadata: {name: new, labels: {a: b}}",
     )
     assert (status, tree["metadata"]["labels"], managers(tree)) == (
         200,
@@ -265,16 +281,20 @@ async def test_parameters_are_validated(
         (
             {"metadata": {}, "kind": "ModelService"},
             400,
-            "kind: the path is for ModelDeployment",
+            "invalid object type: 'ModelService'; the path is for ModelDeployment",
         ),
         (
             {"metadata": {}, "apiVersion": "modelplane.ai/v2"},
             400,
-            "apiVersion: the path is for modelplane.ai/v1alpha1",
+            "does not match the expected API version (modelplane.ai/v1alpha1)",
         ),
-        ({}, 400, "metadata: must be an object"),
+        ({"metadata": "x"}, 400, "metadata: must be an object"),
         ([], 400, "the body must be an object"),
-        (b"metadata: {}\nspec: {1: 2}", 400, "key 1 is not a string"),
+        (
+            YAML_KIND + b"metadata: {name: mine}\nspec: {1: 2}",
+            400,
+            "key 1 is not a string",
+        ),
         (
             {"metadata": {"resourceVersion": "1"}, "spec": {"replicas": 2}},
             409,
@@ -282,8 +302,8 @@ async def test_parameters_are_validated(
         ),
         (
             {"metadata": {"uid": "x"}, "spec": {"replicas": 2}},
-            409,
-            "Precondition failed: UID",
+            422,
+            "metadata.uid: Invalid value",
         ),
         ({"metadata": {}, "spec": {"replicas": "x"}}, 422, "spec.replicas"),
         ({"metadata": {}, "spec": "x"}, 422, "spec"),

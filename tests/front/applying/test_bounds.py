@@ -29,7 +29,7 @@ KEY = ObjectKey("ModelDeployment", "a", "mine")
 KIND: Tree = {
     "apiVersion": "modelplane.ai/v1alpha1",
     "kind": "ModelDeployment",
-    "metadata": {},
+    "metadata": {"name": "mine"},
 }
 
 
@@ -66,7 +66,11 @@ def entry(fields: Tree) -> Tree:
 async def test_owners_above_the_limit_are_not_parsed(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, dry: str
 ) -> None:
-    await write(fleet, {**KIND, "metadata": {"labels": {"a": "1"}}}, bodies.APPLY)
+    await write(
+        fleet,
+        {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}},
+        bodies.APPLY,
+    )
     of_entries, before = Owners.of_entries, fleet.plane.trees[KEY]
 
     def of_few(entries: Any) -> Owners:
@@ -97,7 +101,7 @@ async def test_owners_are_encoded_outside_the_event_loop(
         return with_owners(manifest, owners)
 
     monkeypatch.setattr(writing, "with_owners", noted)
-    config = {**KIND, "metadata": {"labels": {"a": "1"}}}
+    config = {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}}
     assert (await write(fleet, config, bodies.APPLY))[0] == 200
     assert (await write(fleet, {"metadata": {"labels": {"a": "2"}}}))[0] == 200
     put = json.dumps(
@@ -159,7 +163,11 @@ def test_every_small_set_survives_a_round_trip() -> None:
     ],
 )
 async def test_keys_with_invalid_text_are_rejected(fleet: Fleet, keys: str) -> None:
-    await write(fleet, {**KIND, "metadata": {"labels": {"a": "1"}}}, bodies.APPLY)
+    await write(
+        fleet,
+        {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}},
+        bodies.APPLY,
+    )
     with pytest.raises(ValueError, match=r"no valid keys|JSON compliant"):
         from_tree({"f:spec": {f"k:{keys}": {}}})
     given = [entry({"f:spec": {"f:template": {f"k:{keys}": {}}}})]
@@ -261,14 +269,19 @@ async def test_a_configuration_that_no_object_accepts_is_not_merged(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch, metadata: Tree, spec: Any, told: str
 ) -> None:
     monkeypatch.setattr(managers, "applied", None)
-    body = json.dumps({**KIND, "metadata": metadata, "spec": spec}).encode()
     for path in (
         f"{MINE}?fieldManager=kubectl",
         f"{MINE}?fieldManager=m&force=true",
         f"{MINE.replace('mine', 'new')}?fieldManager=m",
     ):
+        name = path.partition("?")[0].rpartition("/")[2]
+        named = {**KIND, "metadata": {"name": name, **metadata}, "spec": spec}
         status, answer = await fleet.ask(
-            "PATCH", path, "ann", body, **{"Content-Type": bodies.APPLY}
+            "PATCH",
+            path,
+            "ann",
+            json.dumps(named).encode(),
+            **{"Content-Type": bodies.APPLY},
         )
         assert (status, told in json.loads(answer)["message"]) == (422, True), answer[
             :512

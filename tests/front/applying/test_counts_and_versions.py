@@ -23,7 +23,7 @@ KEY = ObjectKey("ModelDeployment", "a", "mine")
 KIND: Tree = {
     "apiVersion": "modelplane.ai/v1alpha1",
     "kind": "ModelDeployment",
-    "metadata": {},
+    "metadata": {"name": "mine"},
 }
 
 
@@ -164,7 +164,9 @@ async def test_a_replacement_without_owners_keeps_those_of_a_first_apply(
         if meanwhile.pop() if meanwhile else False:
             assert (
                 await write(
-                    fleet, {**KIND, "metadata": {"labels": {"a": "1"}}}, bodies.APPLY
+                    fleet,
+                    {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}},
+                    bodies.APPLY,
                 )
             )[0] == 200
         return await replace(target, message, create=create)
@@ -231,11 +233,14 @@ async def test_one_of_two_concurrent_creates_succeeds(
 async def test_an_unchanged_apply_of_a_stale_version_is_a_conflict(
     fleet: Fleet,
 ) -> None:
-    config = {**KIND, "metadata": {"labels": {"a": "1"}}}
+    config = {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}}
     await write(fleet, config, bodies.APPLY)
     version = fleet.plane.trees[KEY]["metadata"]["resourceVersion"]
     await write(fleet, {"metadata": {"labels": {"b": "1"}}})
-    named = {**KIND, "metadata": {"labels": {"a": "1"}, "resourceVersion": version}}
+    named = {
+        **KIND,
+        "metadata": {"name": "mine", "labels": {"a": "1"}, "resourceVersion": version},
+    }
     status, answer = await write(fleet, named, bodies.APPLY)
     assert (status, answer["reason"]) == (409, "Conflict")
     assert (await write(fleet, config, bodies.APPLY))[0] == 200

@@ -24,8 +24,9 @@ KEY = ObjectKey("ModelDeployment", "a", "mine")
 KIND: Tree = {
     "apiVersion": "modelplane.ai/v1alpha1",
     "kind": "ModelDeployment",
-    "metadata": {},
+    "metadata": {"name": "mine"},
 }
+NAMED = {"name": "mine", "resourceVersion": "VERSION"}
 APPLIES, MERGES = (bodies.APPLY, bodies.MERGE)
 
 
@@ -53,7 +54,7 @@ async def write(
 
 
 def labelled(**texts: str) -> Tree:
-    return {**KIND, "metadata": {"labels": texts}}
+    return {**KIND, "metadata": {"name": "mine", "labels": texts}}
 
 
 def change_status_after_each_read(
@@ -100,8 +101,8 @@ async def test_permanent_status_changes_cause_no_conflict(
 @pytest.mark.parametrize(
     ("body", "kind"),
     [
-        ({"metadata": {"labels": {"a": "2"}, "resourceVersion": "VERSION"}}, APPLIES),
-        ({"metadata": {"labels": {"a": "2"}, "resourceVersion": "VERSION"}}, MERGES),
+        ({**KIND, "metadata": {**NAMED, "labels": {"a": "2"}}}, APPLIES),
+        ({"metadata": {**NAMED, "labels": {"a": "2"}}}, MERGES),
         (
             [
                 {
@@ -220,7 +221,7 @@ async def test_of_concurrent_creating_managers_one_creates_and_the_others_change
 
     monkeypatch.setattr(fleet.plane, "exists", slowly)
     spec = fleet.plane.trees[KEY]["spec"]
-    body = json.dumps({**KIND, "spec": spec}).encode()
+    body = json.dumps({**KIND, "metadata": {"name": "new"}, "spec": spec}).encode()
     path, sent = MINE.replace("mine", "new"), {"Content-Type": APPLIES}
     answers = await asyncio.gather(
         *(
@@ -244,7 +245,8 @@ async def test_an_apply_creates_an_object_that_was_deleted_meanwhile(
 
     monkeypatch.setattr(fleet.plane, "describe", then_gone)
     status, tree = await write(
-        fleet, {**KIND, "metadata": {"labels": {"a": "1"}}, "spec": spec}
+        fleet,
+        {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}, "spec": spec},
     )
     assert (status, tree["metadata"]["labels"]) == (201, {"a": "1"})
 
@@ -393,7 +395,10 @@ async def test_ten_thousand_fields_are_rejected_in_time(fleet: Fleet) -> None:
     await write(fleet, labelled(a="1"))
     before = fleet.plane.trees[KEY]
     many = {f"l{number}": "x" for number in range(10_000)}
-    for body in (labelled(**many), {**KIND, "metadata": {"annotations": many}}):
+    for body in (
+        labelled(**many),
+        {**KIND, "metadata": {"name": "mine", "annotations": many}},
+    ):
         for kind in (APPLIES, MERGES):
             status, tree = await asyncio.wait_for(write(fleet, body, kind), 60)
             assert status == 422
@@ -403,10 +408,13 @@ async def test_ten_thousand_fields_are_rejected_in_time(fleet: Fleet) -> None:
 
 
 async def test_a_conflict_does_not_reveal_values(fleet: Fleet) -> None:
-    await write(fleet, {**KIND, "metadata": {"annotations": {"note": "secret-of-m"}}})
+    await write(
+        fleet,
+        {**KIND, "metadata": {"name": "mine", "annotations": {"note": "secret-of-m"}}},
+    )
     status, tree = await write(
         fleet,
-        {**KIND, "metadata": {"annotations": {"note": "other"}}},
+        {**KIND, "metadata": {"name": "mine", "annotations": {"note": "other"}}},
         query="fieldManager=n",
     )
     assert (status, tree["details"]["causes"][0]["field"]) == (

@@ -32,7 +32,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         fleet.plane.trees[KEY] = {**document, "metadata": metadata, "status": {}}
         status, told = await write(
             fleet,
-            {**KIND, "metadata": {"labels": {"tier": "gold"}}},
+            {**KIND, "metadata": {"name": "other", "labels": {"tier": "gold"}}},
             bodies.APPLY,
             "PATCH",
         )
@@ -67,7 +67,8 @@ def written(fleet: Fleet, kind: str, method: str, **more: Any) -> Any:
             "metadata": {**tree["metadata"], "annotations": annotations, **more},
         }
     labelled: Tree = {"labels": {"tier": "gold"}} if kind == bodies.APPLY else {}
-    return {**KIND, "metadata": {**labelled, **ABANDON["metadata"], **more}}
+    metadata = {"name": "other", **labelled, **ABANDON["metadata"], **more}
+    return {**KIND, "metadata": metadata}
 
 
 WRITES = [
@@ -107,7 +108,6 @@ async def test_an_unchanged_apply_to_an_object_that_is_being_deleted_is_rejected
         if changes_nothing
         else ({"tier": "silver"}, f"{query}&force=true")
     )
-    status, told = await write(
-        fleet, {**KIND, "metadata": {"labels": labelled}}, bodies.APPLY, "PATCH", query
-    )
+    body = {**KIND, "metadata": {"name": "other", "labels": labelled}}
+    status, told = await write(fleet, body, bodies.APPLY, "PATCH", query)
     assert (status, "is being deleted" in told["message"]) == (409, True), told
