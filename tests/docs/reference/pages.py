@@ -15,6 +15,7 @@ from client.follow.advice import ADVICE
 from client.main import app
 from fleet_client.errors import CommandFailed
 from tests.docs.reference import source
+from tests.front.conformance.differences import differences
 
 _GENERATED = "This page is generated from the code by `make docs-reference`.\n"
 CONDITIONS = {
@@ -325,6 +326,26 @@ def cli_page() -> str:
     return text
 
 
+def api_differences_page() -> str:
+    """Return the page with the differences of the front to an API server."""
+    text = (
+        "# Differences to an API server\n\n"
+        "The rows are those of `tests/front/conformance/differences.yaml`; "
+        "`make docs-reference` writes this page.\n"
+        "A test sends the same requests to the front and to a kube-apiserver that has the "
+        "same kinds as custom\nresources. An answer that differs in another way fails the "
+        "test, and so does a row without a difference.\n"
+        "The wording of messages is not compared.\n\n"
+        "No difference loses data without an error.\n\n"
+    )
+    head = ("Request", "Custom resource of an API server", "Front", "Reason")
+    rows = (
+        (each.request, each.kubernetes, each.front, each.reason)
+        for each in differences()
+    )
+    return text + _table(head, rows)
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     **{
         f"docs/reference/kinds/{info.singular}.md": partial(kind_page, info)
@@ -336,4 +357,5 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "docs/reference/exit-codes.md": exit_codes_page,
     "docs/reference/errors.md": errors_page,
     "docs/reference/commands.md": cli_page,
+    "docs/reference/api-differences.md": api_differences_page,
 }
