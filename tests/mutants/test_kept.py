@@ -1,10 +1,13 @@
 """Kept mutants apply to the present code and name existing tests, which `make mutants` runs."""
 
 import ast
+import os
+import select
+import subprocess
 
 import pytest
 
-from tests.mutants import drawn
+from tests.mutants import drawn, trials
 from tests.mutants.edits import ROOT, Mutant, NotFoundError, definition, difference, parsed
 from tests.mutants.kept import KEPT
 
@@ -30,6 +33,19 @@ def _functions(tree: ast.Module) -> list[str]:
 
 def test_no_mutant_is_kept_twice() -> None:
     assert len({str(mutant) for mutant in KEPT}) == len(KEPT)
+
+
+def test_what_a_trial_leaves_running_is_killed() -> None:
+    closed, held = os.pipe()
+    process = os.fork()
+    if not process:
+        os.setpgid(0, 0)
+        subprocess.Popen(["sleep", "600"], pass_fds=[held])
+        os._exit(0)
+    os.close(held)
+    assert trials._ended(process, limit=60)
+    assert select.select([closed], [], [], 60)[0], "the process that held the pipe is gone"
+    os.close(closed)
 
 
 HERE = "tests/mutants/test_kept.py"

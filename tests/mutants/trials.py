@@ -5,6 +5,7 @@ in a new process, which imports the changed module.
 """
 
 import ast
+import contextlib
 import os
 import pickle
 import resource
@@ -191,13 +192,20 @@ def _ended(process: int, limit: float) -> bool:
     while time.monotonic() < deadline:
         ended, status = os.waitpid(process, os.WNOHANG)
         if ended:
+            _kill_group(process)
             return not (
                 os.WIFSIGNALED(status) and os.WTERMSIG(status) in {signal.SIGXCPU, signal.SIGKILL}
             )
         time.sleep(0.02)
-    os.killpg(process, signal.SIGKILL)
+    _kill_group(process)
     os.waitpid(process, 0)
     return False
+
+
+def _kill_group(process: int) -> None:
+    """Kill a process and what it started, such as the servers of tests that it left early."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process, signal.SIGKILL)
 
 
 def _in_a_process(trial: Trial, limit: float) -> str:
