@@ -32,6 +32,7 @@ from front.serving.auditing import (
     user_of,
 )
 from front.serving.documents import discovery, openapi, openapi_v2
+from front.serving.formats.negotiation import ONLY_JSON, accepts_json
 from front.serving.list_options import is_set, until_known, version
 from front.serving.lobby import Lobby
 from front.serving.managers import OPTIONS, Manager
@@ -104,6 +105,11 @@ _VERSION = {
     "major": "1",
     "minor": "32",
     "gitVersion": "v1.32.0+modelplane",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
     "platform": "linux/amd64",
     "modelplaneVersion": metadata.version("modelplane-temporal"),
 }
@@ -246,9 +252,12 @@ class Front:
                 return json_response(
                     await access_reviews.answered(path, review, user, self._access), 201
                 )
+            accept = request.headers.get("Accept", "")
             if request.method in ("GET", "HEAD") and (
-                document := _document(path, request.headers.get("Accept", ""))
+                document := _document(path, accept)
             ):
+                if not (accepts_json(accept) or _content_type(document) != _JSON):
+                    raise errors.not_acceptable(ONLY_JSON)
                 return json_response(document, content_type=_content_type(document))
             if unserved := below_of(path):
                 info = unserved.info
@@ -262,7 +271,7 @@ class Front:
     def _health(self, path: str) -> web.Response:
         if path == "/readyz" and not self.projection.complete:
             return web.Response(status=503, text="the objects are not loaded yet\n")
-        return web.Response(text="ok\n")
+        return web.Response(text="ok")
 
     @contextmanager
     def admitted(
@@ -660,7 +669,7 @@ def _dry(request: web.Request, options: str) -> bool:
 def _document(path: str, accept: str) -> Tree | None:
     """Return a discovery document, which is the same for every user."""
     parts = path.strip("/").split("/")
-    aggregated = discovery.aggregated_version(accept)
+    aggregated = discovery.aggregated_version(accept) if len(parts) == 1 else ""
     match parts:
         case [""]:
             return {
@@ -683,6 +692,8 @@ def _document(path: str, accept: str) -> Tree | None:
                 if aggregated
                 else discovery.core()
             )
+        case ["api", "v1"]:
+            return discovery.core_resources()
         case ["apis"]:
             return (
                 discovery.aggregated(aggregated) if aggregated else discovery.groups()

@@ -41,9 +41,7 @@ class Form:
         found = negotiation.form_of(accept)
         wrong = negotiation.PARTIAL if of_list else negotiation.PARTIAL_LIST
         if found is None or found[0] == wrong:
-            raise errors.not_acceptable(
-                "only the following media types are accepted: application/json"
-            )
+            raise errors.not_acceptable(negotiation.ONLY_JSON)
         kind, version = found
         is_table = kind == negotiation.TABLE
         included = parameters.get("includeObject", "")

@@ -139,7 +139,7 @@ async def test_requests_without_a_valid_token_are_rejected_even_with_odd_headers
         assert next(iter(texts))[0] == 403
         for path in ("/healthz", "/readyz"):
             async with client.get(path) as answer:
-                assert (answer.status, await answer.text()) == (200, "ok\n")
+                assert (answer.status, await answer.text()) == (200, "ok")
 
 
 @pytest.mark.parametrize(

@@ -32,19 +32,21 @@ def groups() -> Json:
     return {
         "kind": "APIGroupList",
         "apiVersion": "v1",
-        "groups": [group(name) for name in _groups()],
+        "groups": [_group(name) for name in _groups()],
     }
 
 
 def group(name: str) -> Json:
     """Return `/apis/GROUP`."""
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name)}
+
+
+def _group(name: str) -> Json:
     versions = [
         {"groupVersion": f"{name}/{version}", "version": version}
         for version in _versions(name)
     ]
     return {
-        "kind": "APIGroup",
-        "apiVersion": "v1",
         "name": name,
         "versions": versions,
         "preferredVersion": versions[0],
@@ -71,8 +73,17 @@ def has(name: str, version: str = "") -> bool:
 
 
 def core() -> Json:
-    """Return `/api`, which is empty: no resource of the core group is served."""
-    return {"kind": "APIVersions", "versions": [], "serverAddressByClientCIDRs": []}
+    """Return `/api`. No resource of the core group is served."""
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def core_resources() -> Json:
+    """Return `/api/v1`, which clients read without looking at `/api`."""
+    return {
+        "kind": "APIResourceList",
+        "groupVersion": "v1",
+        "resources": [],
+    }
 
 
 def aggregated_version(accept: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 JSON = "application/json"
+ONLY_JSON = f"only the following media types are accepted: {JSON}"
 TABLE = "Table"
 PARTIAL, PARTIAL_LIST = "PartialObjectMetadata", "PartialObjectMetadataList"
 _MAX = 4096
@@ -49,6 +50,13 @@ def _entries(header: str) -> Iterator[Accepted]:
                 media_type.lower(),
                 {name.strip(): value.strip().strip('"') for name, _, value in pairs},
             )
+
+
+def accepts_json(header: str) -> bool:
+    """Return whether JSON that stands for no other kind satisfies the client."""
+    return any(
+        entry.is_json and "as" not in entry.parameters for entry in accepted(header)
+    )
 
 
 def form_of(header: str) -> tuple[str, str] | None:

@@ -9,6 +9,14 @@ from tests.front.conformance.servers import Answer
 
 Json = dict[str, Any]
 HEADERS = ("content-type", "warning", "cache-control", "content-encoding", "allow")
+GROUP = "modelplane.ai"
+_OF_DISCOVERY = (
+    "APIGroup",
+    "APIGroupDiscoveryList",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+)
 _TIMES = ("creationTimestamp", "deletionTimestamp")
 _IDENTITIES = {"uid": "UID", "resourceVersion": "VERSION", "continue": "TOKEN"}
 _AGE = re.compile(r"\d+[smhdy]\S*|<unknown>|<invalid>")
@@ -58,10 +66,75 @@ def normal(node: Any) -> Any:
         return _status(node)
     if node.get("kind") == "Table":
         return _table(node)
+    if "openapi" in node or "swagger" in node:
+        return _document(node)
+    if node.get("kind") in _OF_DISCOVERY:
+        return _discovery(node)
+    if "gitVersion" in node:
+        return sorted(node)
     result = {key: normal(value) for key, value in node.items()}
     if isinstance(node.get("metadata"), dict):
         result["metadata"] = _metadata(result["metadata"])
     return result
+
+
+def _discovery(node: Json) -> Json:
+    """Return a discovery document with our group only, without hashes and in order."""
+    named = {
+        "groups": [each for each in node.get("groups", ()) if each["name"] == GROUP],
+        "items": [
+            each
+            for each in node.get("items", ())
+            if each["metadata"].get("name") == GROUP
+        ],
+        "resources": sorted(
+            node.get("resources", ()), key=lambda each: str(each["name"])
+        ),
+    }
+    kept: Json = {key: named.get(key, value) for key, value in node.items()}
+    if "serverAddressByClientCIDRs" in kept:
+        kept["serverAddressByClientCIDRs"] = "ADDRESSES"
+    result: Json = _without_hashes(kept)
+    return result
+
+
+def _without_hashes(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_without_hashes(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    result = {
+        key: _without_hashes(value)
+        for key, value in node.items()
+        if key not in ("storageVersionHash", "creationTimestamp")
+    }
+    for name in ("resources", "subresources"):
+        if name in result:
+            result[name] = sorted(result[name], key=str)
+    if "verbs" in result:
+        result["verbs"] = sorted(result["verbs"])
+    return result
+
+
+def _document(node: Json) -> Json:
+    """Return the operations and the kinds of our group in an OpenAPI document."""
+    operations = {
+        path: {
+            method: each.get("x-kubernetes-action")
+            for method, each in methods.items()
+            if method != "parameters"
+        }
+        for path, methods in node["paths"].items()
+        if path.startswith(f"/apis/{GROUP}/v1alpha1/")
+    }
+    schemas = node.get("components", {}).get("schemas", node.get("definitions", {}))
+    kinds = [
+        each
+        for schema in schemas.values()
+        for each in schema.get("x-kubernetes-group-version-kind", ())
+        if each["group"] == GROUP
+    ]
+    return {"operations": operations, "kinds": sorted(kinds, key=str)}
 
 
 def _metadata(held: Json) -> Json:
