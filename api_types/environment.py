@@ -41,6 +41,7 @@ OTHERS = {
     CLIENT_KEY_VARIABLE: "private key of the client certificate, in PEM",
     f"{PREFIX}PROGRAMS": "folder of the testbed's programs",
     f"{PREFIX}TESTBED_HOME": "folder of a testbed that tests use and leave running",
+    f"{PREFIX}TESTBED_OWNER": "id of a process whose end ends a testbed; tests set their own",
     f"{PREFIX}TEST_CASES": "multiplier of the number of random test cases",
     f"{PREFIX}TEST_SEED": "seed of every random draw in tests",
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from testbed.process.processes import OWNER_VARIABLE
 from testbed.programs.install import Installer, InstallFailed, needed
 from testbed.programs.versions import ENVOY_TOOLS, KEDA_TOOLS
 from testbed.running import ClusterRunning, Running
@@ -66,6 +67,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Times(config), Times.NAME)
     if config.option.lanes and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Lent(), Lent.NAME)
+    # Processes of pytest-xdist inherit it. They lend each other their testbeds.
+    if kept_home() is None:
+        os.environ.setdefault(OWNER_VARIABLE, str(os.getpid()))
     os.environ.setdefault("GOGC", "400")
     # Fourteen API servers without a limit would use more memory than the machine has.
     # With 600 MiB, API servers with the definitions of a serving stack spend most of

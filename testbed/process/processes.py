@@ -12,6 +12,8 @@ from pathlib import Path
 from testbed.documents import read_json, write_json
 
 SUPERVISOR = "supervisor"
+OWNER_VARIABLE = "MODELPLANE_TESTBED_OWNER"
+"""The variable with the id of the process with which a testbed ends."""
 
 
 @dataclass(frozen=True)

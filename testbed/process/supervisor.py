@@ -3,7 +3,8 @@
 It detaches itself, so a fleet outlives the shell that started it. It is the only
 parent, and the kernel kills each child when the supervisor dies, so even `kill -9`
 leaves no orphan. It has one thread, waits for signals with `sigtimedwait`, and never
-polls.
+polls, with one exception: `MODELPLANE_TESTBED_OWNER` names a process with which all of
+them end, so that a killed test run leaves no testbed.
 
 On HUP it reads the desired processes again. On TERM and INT it stops all of them in
 stages. It restarts a child that exits, with growing pauses.
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from testbed.documents import read_json
 from testbed.process.processes import (
+    OWNER_VARIABLE,
     SUPERVISOR,
     ProcessFiles,
     ProcessIdentity,
@@ -39,6 +41,8 @@ STOP_SECONDS = 8.0
 """How long a child may take to end after SIGTERM before it is killed."""
 LOOK_SECONDS = 3600.0
 """The limit of one wait in the kernel. Signals wake the loop earlier."""
+OWNER_SECONDS = 5.0
+"""The pause between two looks at the owner."""
 LOG_BYTES_MAX = 20 << 20
 PR_SET_PDEATHSIG = 1
 
@@ -60,16 +64,17 @@ class Child:
 class Supervisor:
     """The loop. `run` returns when all processes have ended."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, owner: ProcessIdentity | None = None) -> None:
         self._home = home
+        self._owner = owner
         self._files = ProcessFiles(home)
         self._children: dict[str, Child] = {}
         self._pid = os.getpid()
         self._ending = False
 
     def run(self) -> None:
-        """Supervise until SIGTERM or SIGINT."""
-        while True:
+        """Supervise until SIGTERM, SIGINT, or the end of the owner."""
+        while self._owner is None or self._owner.alive():
             self._look()
             received = signal.sigtimedwait(SIGNALS, self._patience())
             if received is not None and received.si_signo in (
@@ -107,7 +112,8 @@ class Supervisor:
                 for child in self._children.values()
                 if child.process is None
             ]
-        return min(LOOK_SECONDS, max(0.0, min(dues, default=math.inf) - now))
+        longest = OWNER_SECONDS if self._owner else LOOK_SECONDS
+        return min(longest, max(0.0, min(dues, default=math.inf) - now))
 
     def _start(self, child: Child) -> None:
         log = self._home / "logs" / f"{child.spec.name}.log"
@@ -206,6 +212,13 @@ def _signal_group(pid: int, number: int) -> None:
         return  # the process has just ended by itself
 
 
+def _owner() -> ProcessIdentity | None:
+    """Return the process with which the testbed ends, or None if it outlives them all."""
+    if not (owner := int(os.environ.get(OWNER_VARIABLE, "0"))):
+        return None
+    return ProcessIdentity(owner, start_time(owner) or 0)
+
+
 def detach(body: Callable[[], None]) -> None:
     """Run `body` in a process without a terminal and a parent.
 
@@ -254,7 +267,7 @@ def main() -> int:
             SUPERVISOR, ProcessIdentity(os.getpid(), start_time(os.getpid()) or 0)
         )
         os.close(written)
-        Supervisor(home).run()
+        Supervisor(home, _owner()).run()
         files.forget(SUPERVISOR)
 
     detach(supervise)

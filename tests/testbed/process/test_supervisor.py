@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from testbed.process.processes import (
+    OWNER_VARIABLE,
     SUPERVISOR,
     ProcessFiles,
     ProcessIdentity,
@@ -152,3 +153,19 @@ def test_a_zombie_process_is_not_alive() -> None:
     )  # it has ended, and is a zombie
     assert start_time(child.pid) is None
     child.wait()
+
+
+def test_all_processes_end_with_the_owner_of_their_testbed(
+    tmp_path: Path, eventually: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    house = House(tmp_path)
+    with subprocess.Popen(["sleep", "600"]) as owner:
+        monkeypatch.setenv(OWNER_VARIABLE, str(owner.pid))
+        assert house.start().returncode == 0
+        house.want("one", "exec sleep 100")
+        eventually(lambda: house.files.identity("one") is not None)
+        child = house.files.identity("one")
+        assert child
+        owner.kill()
+    eventually(lambda: house.files.identity(SUPERVISOR) is None)
+    assert not child.alive()
