@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from front.serving import bodies, errors
+from front.serving import bodies, errors, list_options
 from front.store.projection import Tree
 
 OPTIONS = "DeleteOptions"
@@ -30,7 +30,7 @@ def parsed(body: bytes, content_type: str, parameters: Mapping[str, str]) -> Tre
         }
         if _ORPHANS in options:
             options[_ORPHANS] = options[_ORPHANS].lower() not in ("false", "0")
-        _check_period(parameters.get(_PERIOD, ""))
+        list_options.integer(parameters, _PERIOD)
     _check(options)
     return options
 
@@ -43,11 +43,6 @@ def _check_type(options: Tree) -> None:
         raise errors.bad_request("preconditions: must be an object")
     if not isinstance(options.get("dryRun") or [], list):
         raise errors.bad_request("dryRun: must be a list")
-
-
-def _check_period(text: str) -> None:
-    if text and not text.removeprefix("-").isdecimal():
-        raise errors.bad_request(f"{_PERIOD}: {text[:64]!r} is not an integer")
 
 
 def _check(options: Tree) -> None:

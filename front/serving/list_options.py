@@ -81,6 +81,15 @@ def _unsupported(value: str, supported: str) -> errors.FieldProblem:
     return errors.FieldProblem(MATCH, "FieldValueNotSupported", about)
 
 
+def integer(parameters: Mapping[str, str], name: str) -> int:
+    """Parse an integer parameter; 0 if it is missing. Raises `RejectedRequest`."""
+    text = parameters.get(name, "0")
+    digits = text[1:] if text.startswith(("-", "+")) else text
+    if not (digits.isascii() and digits.isdigit() and len(digits) < _DIGITS_MAX):
+        raise errors.bad_request(f"{name}: {text[:64]!r} is not an integer")
+    return int(text)
+
+
 def version(parameters: Mapping[str, str]) -> int:
     """Parse the resource version of a read; 0 if it is missing.
 

@@ -67,7 +67,8 @@ class Form:
     ) -> Tree:
         """Return one object in this form."""
         if self.table:
-            version = {"resourceVersion": tree["metadata"].get("resourceVersion", "")}
+            shown = tree["metadata"].get("resourceVersion")
+            version = {"resourceVersion": shown} if shown else {}
             return tables.table(
                 resource.info,
                 [tree],
@@ -181,6 +182,7 @@ async def listed(
     list_options.check(parameters, watch=False)
     wanted = selection(resource, parameters)
     limit = _limit(parameters)
+    list_options.integer(parameters, "timeoutSeconds")
     token, least = parameters.get("continue", ""), list_options.version(parameters)
     if token and least:
         raise errors.bad_request(
@@ -244,11 +246,7 @@ def number(parameters: Parameters, name: str) -> int:
 
 def _limit(parameters: Parameters) -> int:
     """Return the size of a page; 0 for all objects, as for a negative limit."""
-    text = parameters.get("limit") or ""
-    negative = text.removeprefix("-")
-    if negative != text and negative.isascii() and negative.isdigit():
-        return 0
-    return number(parameters, "limit")
+    return max(0, list_options.integer(parameters, "limit"))
 
 
 def _token(key: ObjectKey, version: int) -> str:

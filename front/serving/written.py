@@ -79,10 +79,9 @@ def of_path(resource: RequestedResource, document: Tree) -> Tree:
         raise errors.bad_request("metadata: must be an object with a name")
     _check_type(info, document, str(metadata.get("name") or ""))
     filled = {**metadata}
-    if (
-        info.namespaced
-        and filled.setdefault("namespace", resource.namespace) != resource.namespace
-    ):
+    if info.namespaced and filled.get("namespace") in (None, ""):
+        filled["namespace"] = resource.namespace
+    if info.namespaced and filled["namespace"] != resource.namespace:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on "
             "the request"

@@ -1,7 +1,8 @@
 """Cases: requests that both servers answer one after the other.
 
 The files below requests/ have the cases of one group each. A case is a sentence with the
-requests before the last one, whose answers are compared. A request is `made`, `three`, or
+requests before the last one, whose answers are compared. A request is one
+of objects.yaml, such as `made`, or
 
     {METHOD: path, body: ..., type: merge, headers: {...}, anonymous: true}
 
@@ -87,15 +88,15 @@ def groups() -> Mapping[str, tuple[Case, ...]]:
 def _case(tree: Json) -> Case:
     steps: list[Any] = []
     for step in tree["send"]:
-        steps += _objects()["three"] if step == "three" else [step]
+        steps += objects()["three"] if step == "three" else [step]
     requests = tuple(
-        request_of(_objects()["made"] if step == "made" else step) for step in steps
+        request_of(objects()[step] if isinstance(step, str) else step) for step in steps
     )
     return Case(tree["name"], requests, tuple(tree.get("differs", ())))
 
 
 @cache
-def _objects() -> Mapping[str, Any]:
+def objects() -> Mapping[str, Any]:
     found: Mapping[str, Any] = yaml.safe_load(
         (FOLDER.parent / "objects.yaml").read_text()
     )
@@ -119,7 +120,7 @@ def request_of(tree: Mapping[str, Any]) -> Request:
 def _body(tree: Mapping[str, Any]) -> bytes | None:
     for name in ("deployment", "applied", "class"):
         if name in tree:
-            return _encoded(changed(_objects()[name], tree[name]))
+            return _encoded(changed(objects()[name], tree[name]))
     if "repeated" in tree:
         item, count = tree["repeated"]
         return json.dumps([item] * count).encode()

@@ -3,6 +3,7 @@
 import gzip
 import json
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from tests.front.conformance.servers import Answer
@@ -149,12 +150,18 @@ def _metadata(held: Json) -> Json:
         suffix = str(result.get("name", "")).removeprefix(prefix)
         result["name"] = f"{prefix}{len(suffix)} letters"
     if isinstance(result.get("managedFields"), list):
-        # Their order depends on the second of each write.
-        result["managedFields"] = sorted(
-            ({**entry, "time": "TIME"} for entry in result["managedFields"]),
-            key=lambda entry: (str(entry.get("manager")), str(entry.get("operation"))),
+        result["managedFields"] = in_order(
+            {**entry, "time": "TIME"} for entry in result["managedFields"]
         )
     return result
+
+
+def in_order(entries: Iterable[Json]) -> list[Json]:
+    """Sort managed fields, whose order depends on the second of each write."""
+    return sorted(
+        entries,
+        key=lambda entry: (str(entry.get("manager")), str(entry.get("operation"))),
+    )
 
 
 def _status(node: Json) -> Json:

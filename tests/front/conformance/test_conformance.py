@@ -5,23 +5,37 @@ of docs/reference/api-differences.md says.
 """
 
 import asyncio
+from collections.abc import Collection
 
 import pytest
 
 from tests.front.conformance.cases import Case, answers, groups, outcome
 from tests.front.conformance.comparing import differing
 from tests.front.conformance.differences import differences, without
+from tests.front.conformance.generated import drawn
 from tests.front.conformance.servers import Server
+from tests.random_cases import FACTOR, SEED, cases
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
 
 AT_ONCE = 8
 REQUESTS_MIN = 400
+# A campaign, which multiplies the numbers of cases by seven, draws 10,010.
+GENERATED = 300 if FACTOR <= 1 else 1_430
 _FAILURE = 400
 
 
-async def problem_of(case: Case, front: Server, real: Server, namespace: str) -> str:
-    """Send a case to both servers; return the undocumented differences, or ""."""
+async def problem_of(
+    case: Case,
+    front: Server,
+    real: Server,
+    namespace: str,
+    keys: Collection[str] | None,
+) -> str:
+    """Send a case to both servers; return the undocumented differences, or "".
+
+    The documented differences are those of `keys`; without them, those of every row.
+    """
     mine, theirs = await asyncio.gather(
         *(answers(server, case.requests, namespace) for server in (front, real))
     )
@@ -30,9 +44,9 @@ async def problem_of(case: Case, front: Server, real: Server, namespace: str) ->
             told = [answer.body[:500] for answer in pair]
             return f"{case.name}: request {number} has failed: {told}"
     found, expected = outcome(case.requests, mine), outcome(case.requests, theirs)
-    found, expected, used = without(case.requests, found, expected, case.differs)
+    found, expected, used = without(case.requests, found, expected, keys)
     lines = differing(found, expected)
-    if unused := set(case.differs) - set(used):
+    if unused := set(keys or ()) - set(used):
         lines.append(f"these documented differences do not show: {sorted(unused)}")
     if not lines:
         return ""
@@ -48,11 +62,28 @@ async def test_a_request_has_the_answer_of_a_kube_apiserver(
 
     async def problem(number: int, case: Case) -> str:
         async with few:
-            return await problem_of(case, front, real, f"{group}-{number}")
+            name = f"{group}-{number}"
+            return await problem_of(case, front, real, name, case.differs)
 
     found = await asyncio.gather(
         *(problem(number, case) for number, case in enumerate(groups()[group]))
     )
+    problems = [each for each in found if each]
+    assert not problems, "\n\n".join(problems)
+
+
+@pytest.mark.random
+async def test_a_random_request_has_the_answer_of_a_kube_apiserver(
+    front: Server, real: Server
+) -> None:
+    few = asyncio.Semaphore(AT_ONCE)
+
+    async def problem(number: int) -> str:
+        async with few:
+            case = drawn(f"{SEED} {number}")
+            return await problem_of(case, front, real, f"random-{number}", None)
+
+    found = await asyncio.gather(*map(problem, range(cases(GENERATED))))
     problems = [each for each in found if each]
     assert not problems, "\n\n".join(problems)
 
