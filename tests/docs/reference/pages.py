@@ -336,7 +336,9 @@ def api_differences_page() -> str:
         "same kinds as custom\nresources. An answer that differs in another way fails the "
         "test, and so does a row without a difference.\n"
         "The wording of messages is not compared.\n\n"
-        "No difference loses data without an error.\n\n"
+        "Four fields are dropped without an error: `generateName` once the name is made, labels "
+        "with the value `null`,\n`selfLink`, and a `creationTimestamp` that is no time. No other "
+        "difference loses data without an error.\n\n"
     )
     head = ("Request", "Custom resource of an API server", "Front", "Reason")
     rows = (
