@@ -231,18 +231,23 @@ class _Script:
 
         Otherwise the pool keeps its condition until the end.
         """
+        before = set(self._lacking())
         recover = self._fake.degrade([pool["name"] for pool in self._pools])
         if recover is None:
             return
-        if not await self._life.pass_time(lambda: bool(self._lacking()), _HOURS):
+
+        def lost() -> list[str]:
+            return [pool for pool in self._lacking() if pool not in before]
+
+        if not await self._life.pass_time(lambda: bool(lost()), _HOURS):
             self._ended.wrong.append("lost machines are not shown")
         self._ended.how.append("machines lost")
         self._ended.wrong += self._without_next_step()
         if self._machines.choice((True, False)):
             return
         recover()
-        if not await self._life.pass_time(lambda: not self._lacking(), _HOURS):
-            self._ended.wrong.append(f"not recovered: {self._lacking()}")
+        if not await self._life.pass_time(lambda: not lost(), _HOURS):
+            self._ended.wrong.append(f"not recovered: {lost()}")
         self._ended.how.append("recovered")
 
     def _lacking(self) -> list[str]:
