@@ -276,8 +276,10 @@ def test_a_failed_change_of_a_degraded_pool_is_one_problem() -> None:
     look(cluster, "Differs", message="counts", health=DEGRADED)
     cluster.calls.failed("pool/gpu", NO_MACHINES)
     assert cluster.entry("pool/gpu").health == DEGRADED
+    next_step = state_of(cluster, "pool/gpu").next_step
     assert shown.trouble(cluster.state)[1] == (
-        f"CapacityUnavailable: pool/gpu (NodePool gpu): {NO_MACHINES.message}"
+        f"CapacityUnavailable: pool/gpu (NodePool gpu): {NO_MACHINES.message}; "
+        f"next step: {next_step}"
     )
 
 
