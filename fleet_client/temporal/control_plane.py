@@ -80,9 +80,11 @@ UNANSWERED = {
     RPCStatusCode.FAILED_PRECONDITION,
     RPCStatusCode.RESOURCE_EXHAUSTED,
 }
+# The server lists a worker for some minutes after its end.
 _BUSY = (
-    "the workers or Temporal are busy: repeat the command in a minute; if it lasts, see "
-    "`modelplane workers status`, and the log and load of the workers"
+    "the workers or Temporal are busy, or the last worker has just ended: repeat the command "
+    "in a minute; if it lasts, see `modelplane workers status`, and the log and load of the "
+    f"workers; if none runs, {START_WORKER}"
 )
 # Many objects of a list may be silent at once.
 _POLLED_SECONDS = 10.0
@@ -431,7 +433,9 @@ class ControlPlane:
 
     async def _silence(self, target: Target, *details: str) -> NoAnswer:
         if await self._has_workers():
-            text = f"workers run, but none answered for {target.title} in time"
+            text = (
+                f"workers polled lately, but none answered for {target.title} in time"
+            )
             return NoAnswer(text, details=details, next_step=_BUSY)
         text = f"no worker answers for {target.title}"
         return NoAnswer(text, details=details, next_step=START_WORKER)

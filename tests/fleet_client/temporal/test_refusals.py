@@ -90,7 +90,7 @@ class Silent:
     [
         (None, "no worker answers for ", True),
         (200.0, "no worker answers for ", True),
-        (5.0, "workers run, but none answered for ", False),
+        (5.0, "workers polled lately, but none answered for ", False),
     ],
     ids=["no worker", "a worker that ended", "a slow worker"],
 )
