@@ -428,7 +428,7 @@ class ControlPlane:
                 raise await self._failure_to_answer(error, target) from error
 
     async def next_step_of_silence(self) -> str:
-        """Return what to do if objects do not answer."""
+        """Return the next step for objects that do not answer."""
         return _BUSY if await self._has_workers() else START_WORKER
 
     async def _silence(self, target: Target, *details: str) -> NoAnswer:

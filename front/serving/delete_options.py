@@ -16,7 +16,7 @@ _VERSIONS = ("v1", "meta.k8s.io/v1")
 
 
 def parsed(body: bytes, content_type: str, parameters: Mapping[str, str]) -> Tree:
-    """Return the options; those of a body replace those of the parameters.
+    """Return the options of the body, or else of the parameters.
 
     Raises `RejectedRequest`.
     """

@@ -158,7 +158,7 @@ def _reason(problem: str) -> str:
 
 
 def _named(group: str, kind: str, name: str) -> Tree:
-    """Return the details that name an object; without a name, those of its kind."""
+    """Return the details that name an object, or only its kind."""
     details = {"group": group, "kind": kind}
     return {"name": name, **details} if name else details
 

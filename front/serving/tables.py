@@ -33,7 +33,7 @@ _AGE = {
 META_GROUP = "meta.k8s.io"
 _V1 = f"{META_GROUP}/v1"
 INCLUDED = ("", "Metadata", "Object", "None")
-"""What a row of a Table has of its object; the metadata by default."""
+"""The parts of an object that a row of a Table may include. The default is the metadata."""
 
 
 def table(

@@ -128,7 +128,7 @@ def test_interfaces_for_efa_end_with_their_machine_and_have_the_tags_of_the_clus
 
 
 def test_a_pool_keeps_the_interfaces_of_its_template() -> None:
-    """Others would replace its nodes, also those that EC2 describes by now."""
+    """Other interfaces would replace its nodes, even if EC2 describes them now."""
     machines = {"p5en.48xlarge": Ec2Machine(gpus=8, interfaces=interfaces_on(16))}
     facts = EksFacts(
         zones=ZONES,

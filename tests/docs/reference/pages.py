@@ -330,8 +330,8 @@ def api_differences_page() -> str:
     """Return the page with the differences of the front to an API server."""
     text = (
         "# Differences to an API server\n\n"
-        "The rows are those of `tests/front/conformance/differences.yaml`; "
-        "`make docs-reference` writes this page.\n"
+        "`make docs-reference` writes this page from "
+        "`tests/front/conformance/differences.yaml`.\n"
         "A test sends the same requests to the front and to a kube-apiserver that has the "
         "same kinds as custom\nresources. An answer that differs in another way fails the "
         "test, and so does a row without a difference.\n"

@@ -11,7 +11,7 @@ of objects.yaml, such as `made`, or
 - `deployment`, `applied` and `class` stand for a body: an object, changed by the given
   tree. `<absent>` removes a field.
 - `text` and `bytes` are bodies as they are sent; `repeated` is a list of equal items.
-- A body is JSON, and that of a patch a merge patch, unless `type` names another type.
+- A body is JSON and a patch is a merge patch, unless `type` names another type.
 - `<uid>`, `<rv>` and `<continue>` are those of the latest answer that has one, `<rv0>` is
   that of the first request, and `<a*70>` is a text of 70 letters.
 """
@@ -192,6 +192,6 @@ def _learn(tree: Any, number: int, known: dict[str, str]) -> None:
 
 
 def outcome(requests: tuple[Request, ...], found: list[Answer]) -> Json:
-    """Return what both servers must agree on: all status codes, and the last answer."""
+    """Return the status codes and the last answer, in which both servers must agree."""
     last = compared(found[-1], watch=requests[-1].is_watch)
     return {"before": [each.status for each in found[:-1]], **last}

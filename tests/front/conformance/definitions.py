@@ -9,7 +9,7 @@ from front.serving.tables import WIDE
 Json = dict[str, Any]
 CATEGORY = "modelplane"
 # A structural schema has no other keyword of the models' schemas. Patterns stay with the
-# front, because those of Python differ from those of Go.
+# front, because Python and Go read patterns differently.
 _KEPT = (
     "type",
     "description",

@@ -34,7 +34,7 @@ async def problem_of(
 ) -> str:
     """Send a case to both servers; return the undocumented differences, or "".
 
-    The documented differences are those of `keys`; without them, those of every row.
+    `keys` names the documented differences that may occur. Without it, all may occur.
     """
     mine, theirs = await asyncio.gather(
         *(answers(server, case.requests, namespace) for server in (front, real))
