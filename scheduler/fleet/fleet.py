@@ -14,7 +14,7 @@ from scheduler.fleet.caches.full_clusters import FullClusterCache
 from scheduler.fleet.caches.quota_usage import QuotaUsage
 from scheduler.fleet.caches.tried_clusters import TriedClusterCache
 from scheduler.fleet.caches.victim_index import VictimIndex
-from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo
+from scheduler.fleet.cluster_index import ClusterIndex, ClusterInfo, is_ready
 from scheduler.fleet.ledger import Ledger, rebuilt
 from scheduler.fleet.queue_reservations import QueueReservation
 from scheduler.fleet.reserved_entry import EntryPolicy, refresh_policy
@@ -73,6 +73,10 @@ class Fleet:
     @property
     def clusters(self) -> Mapping[str, ClusterInfo]:
         return self.index.clusters
+
+    def ready_clusters(self) -> int:
+        """Return the number of clusters that may receive replicas."""
+        return sum(is_ready(info.view) for info in self.clusters.values())
 
     def cluster(self, name: str) -> ClusterView | None:
         """Return the view of a cluster, or None if it is unknown."""

@@ -19,7 +19,12 @@ from api_types.clock import utc_now
 from api_types.settings import SecretSettings, Settings
 from testbed.running import ClusterRunning, Running
 from tests.environment.local_hub import LocalHub, local_hub
-from tests.workflows.environment.harness import ControlPlane, a_worker, connected
+from tests.workflows.environment.harness import (
+    ControlPlane,
+    a_worker,
+    connected,
+    eventually,
+)
 from tests.workflows.environment.replaying import replay_all
 
 # Seconds that a cache keeps a volume on a cluster that it no longer selects.
@@ -100,12 +105,21 @@ async def put_secrets(testbed: Running, store: SecretStore) -> None:
 
 
 async def apply_clusters(plane: ControlPlane) -> None:
-    """Apply the testbed's classes and clusters, and wait until all are Ready."""
+    """Apply the testbed's classes and clusters, and wait until all are Ready.
+
+    A cluster is Ready shortly before the scheduler has read its report.
+    """
     for file in ("classes.yaml", "clusters.yaml"):
         for document in documents(plane.running.manifests / file):
             await plane.apply(document)
     for cluster in plane.running.clusters:
         await plane.ready("InferenceCluster", cluster)
+
+    await eventually(
+        lambda: plane.scheduler("describe"),
+        lambda seen: seen["status"]["readyClusters"] == len(plane.running.clusters),
+        what="the scheduler's view of the clusters",
+    )
 
 
 def documents(file: Path) -> list[dict[str, Any]]:

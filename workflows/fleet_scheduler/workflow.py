@@ -321,16 +321,13 @@ class FleetSchedulerWorkflow:
                 "epoch": self.state.epoch,
                 "policyLost": self.state.policy_lost,
                 "rebuilding": not self.state.is_complete,
-                "clusters": len(self.cache.fleet.clusters),
-                "classes": len(self.state.classes),
-                "replicas": self.cache.fleet.ledger.size,
+                "readyClusters": self.cache.fleet.ready_clusters(),
+                **self._figures(),
                 "waiting": [
                     f"{place.namespace}/{place.name}"
                     for place in islice(self.state.unplaced.values(), NAMES_SHOWN)
                 ],
                 "silent": nsmallest(NAMES_SHOWN, self.state.unresponsive),
-                "decisions": self.state.decided,
-                "placements": self.state.placed,
                 "events": [
                     event.model_dump(mode="json", by_alias=True)
                     for event in self.state.events
@@ -403,14 +400,24 @@ class FleetSchedulerWorkflow:
 
     # Temporal UI
 
+    def _figures(self) -> dict[str, int]:
+        return {
+            "clusters": len(self.cache.fleet.clusters),
+            "classes": len(self.state.classes),
+            "replicas": self.cache.fleet.ledger.size,
+            "decisions": self.state.decided,
+            "placements": self.state.placed,
+        }
+
     def _publish(self) -> None:
         """Publish the headline figures."""
-        shown = self.describe()["status"]
-        lines = [f"**FleetScheduler** epoch {shown['epoch']}", "", "| | |", "|---|---|"]
-        lines += [
-            f"| {name} | {shown[name]} |"
-            for name in ("clusters", "classes", "replicas", "decisions", "placements")
+        lines = [
+            f"**FleetScheduler** epoch {self.state.epoch}",
+            "",
+            "| | |",
+            "|---|---|",
         ]
+        lines += [f"| {name} | {figure} |" for name, figure in self._figures().items()]
         lines += ["", *(f"- {line}" for line in self.waiting())]
         if self.state.policy_lost:
             lines.append(f"- the fleet policy is lost: {self.state.policy_lost}")
