@@ -67,7 +67,7 @@ test: venv programs oracle
 
 # The image is built before the tests, so that the progress of the build is visible.
 test-long: venv programs keda image oracle
-	$(PYTEST_ALL) --lanes computing=1,own=4 -m "(long or keda) and not soak"
+	$(PYTEST_ALL) --lanes computing=2,own=4 -m "(long or keda) and not soak"
 
 # Hours of random cases, outside CI. It ends at the first finding.
 soak: simulate lives campaign explore faults-clouds fuzz fuzz-front mutants
