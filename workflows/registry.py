@@ -77,7 +77,7 @@ PASSED_THROUGH = (
     "pydantic",
     "pydantic_core",
     "annotated_types",
-    "ruamel",
+    "yaml",
     "celpy",
 )
 

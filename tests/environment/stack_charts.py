@@ -6,7 +6,7 @@ from typing import Any
 
 from api_types.pins import charts as pins
 from api_types.pins.charts import ChartPin
-from testbed.documents import load_all
+from api_types.text.reader import read_trees
 from testbed.programs.install import Installer
 from tests.environment.charts import PackedChart, chart
 
@@ -227,7 +227,7 @@ def _dra_driver(pin: ChartPin) -> PackedChart:
 
 def _documents(path: Path) -> list[Json]:
     """Read a file of definitions: a JSON list of documents."""
-    found = load_all(path.read_text())
+    found = [tree for tree, _ in read_trees(path.read_text()) if tree is not None]
     return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 

@@ -168,7 +168,7 @@ BAD = [
         "a: 1\nb: \x01\n",
         (
             "bad.yaml document 1 line 2: not YAML: unacceptable character #x01: "
-            "special characters are not allowed"
+            "control characters are not allowed"
         ),
     ),
     (
