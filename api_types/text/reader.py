@@ -254,7 +254,9 @@ def _not_yaml(error: Exception, text: str) -> Unreadable:
             "'…'",
             ", ".join(str(part) for part in (error.context, error.problem) if part),
         )
-        return Unreadable("not YAML", mark.line + 1 if mark else 1, quoted=said)
+        # The parser counts one line more when it misses something at the end.
+        line = min(mark.line, text.count("\n")) + 1 if mark else 1
+        return Unreadable("not YAML", line, quoted=said)
     if isinstance(error, ReaderError):
         line = text.count("\n", 0, error.position) + 1
         return Unreadable(

@@ -16,7 +16,7 @@ BOMB = "a0: &a0 [x, x]\n" + "\n".join(
 BAD = [
     ("nothing", "", "standard input is empty"),
     ("no mapping", "- a", "standard input must hold a mapping, not list"),
-    ("no YAML", "a: [", "standard input line 2: not YAML"),
+    ("no YAML", "a: [", "standard input line 1: not YAML"),
     ("a key twice", "a: 1\na: 2", "standard input line 2: a key is given twice: a"),
     ("aliases of aliases", BOMB, "standard input line 1: has more than 20000 values"),
     (
