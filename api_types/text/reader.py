@@ -241,7 +241,8 @@ def _yaml_trees(text: str, values_max: int) -> list[tuple[Any, int]]:
 def _events(text: str) -> Iterator[Event]:
     # libyaml needs a tenth of the time of PyYAML's own parser. It rejects surrogates,
     # and JSON may write a character as a pair of them.
-    loader = SafeLoader if _ESCAPED_SURROGATE.search(text) else CSafeLoader
+    libyaml_reads = is_unicode(text) and not _ESCAPED_SURROGATE.search(text)
+    loader = CSafeLoader if libyaml_reads else SafeLoader
     yield from yaml.parse(text, Loader=loader)
 
 
@@ -258,7 +259,8 @@ def _not_yaml(error: Exception, text: str) -> Unreadable:
         line = min(mark.line, text.count("\n")) + 1 if mark else 1
         return Unreadable("not YAML", line, quoted=said)
     if isinstance(error, ReaderError):
-        line = text.count("\n", 0, error.position) + 1
+        # The parsers disagree on whether `position` counts bytes or characters.
+        line = text.count("\n", 0, text.find(chr(error.character))) + 1
         return Unreadable(
             f"not YAML: unacceptable character #x{error.character:02x}: {error.reason}",
             line,

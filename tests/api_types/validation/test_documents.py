@@ -172,6 +172,16 @@ BAD = [
         ),
     ),
     (
+        "a control character after a text that is not ASCII",
+        f"a: {'é' * 20}\nb: \x01\nc: 1\nd: 1\ne: 1\n",
+        "bad.yaml document 1 line 2: not YAML: unacceptable character #x01: ",
+    ),
+    (
+        "half of a surrogate pair that is not escaped",
+        "a: 1\nb: \ud83d\n",
+        "bad.yaml document 1 line 2: not YAML: unacceptable character #xd83d: ",
+    ),
+    (
         "a list at the top",
         "- a\n",
         "bad.yaml document 1 (line 1): must be an object with apiVersion and kind",

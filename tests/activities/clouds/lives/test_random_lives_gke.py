@@ -1,7 +1,8 @@
 """Random lives of clusters at the fake of Google Cloud.
 
-Each ends Ready or with a reason, and leaves nothing, whatever goes wrong. The whole
-campaign is `make faults-clouds`. A life that it finds is added to FOUND.
+Each cluster ends Ready or with a condition that says why not, and its deletion leaves
+nothing at the cloud. The whole campaign is `make faults-clouds`. A life in which it
+finds an error is added to FOUND.
 """
 
 from collections.abc import Iterator
