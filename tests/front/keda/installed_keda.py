@@ -29,6 +29,8 @@ WRITER = "system:serviceaccount:keda:keda-operator"
 """The user that KEDA uses for writes."""
 _METRICS_SERVICE = "keda-metrics-apiserver"
 _LOG_SHOWN = 4000
+# The operator logs this after a poll that needs no scaling, at level debug.
+_POLLED = '"msg":"ScaleTarget no change"'
 # Kinds with a finalizer of KEDA.
 _KINDS = (
     "scaledobjects.keda.sh",
@@ -39,7 +41,7 @@ _KINDS = (
 
 @dataclass
 class Keda:
-    """A running KEDA. `log` is the log of its operator."""
+    """A running KEDA. `log` is the log of its operator, a JSON object per line."""
 
     log: Path
     processes: tuple[Process, ...]
@@ -48,6 +50,19 @@ class Keda:
         """Fail if one of its programs has exited."""
         assert all(process.returncode is None for process in self.processes), (
             self.log.read_text()[-_LOG_SHOWN:]
+        )
+
+    def polled(self, name: str) -> bool:
+        """Return whether it has polled the triggers of a ScaledObject.
+
+        The status of the ScaledObject does not always show it: the first poll may
+        read an object without names of metrics from its cache, and the status that it
+        writes may be overwritten by the one that the reconciler read before.
+        """
+        wanted = f'"scaledobject.Name":"{name}"'
+        return any(
+            _POLLED in line and wanted in line
+            for line in self.log.read_text().splitlines()
         )
 
 
@@ -92,6 +107,7 @@ async def installed_keda(
         operator = [
             f"--kubeconfig={environment['KUBECONFIG']}",
             "--enable-prometheus-metrics=false",
+            "--zap-log-level=debug",
             f"--health-probe-bind-address=127.0.0.1:{health}",
             f"--metrics-service-bind-address=127.0.0.1:{service}",
             f"--cert-dir={folder}",

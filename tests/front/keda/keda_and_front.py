@@ -179,6 +179,11 @@ class Scaled:
         )
         return found
 
+    async def polled(self) -> bool:
+        """Return whether KEDA has polled its triggers."""
+        self.keda.check()
+        return self.keda.polled(self.name)
+
     async def until_recorded(self, reason: str) -> Json:
         """Wait for an event of the deployment; return it."""
 
