@@ -248,8 +248,10 @@ def wanted(known_id: str = "", epoch: int = 0) -> ObjectWork:
     )
 
 
-async def ensured(handler: Scenes, work: ObjectWork) -> CloudObservation:
-    return await ensure(handler, work, PACE, lambda _: None)
+async def ensured(
+    handler: Scenes, work: ObjectWork, pace: PollPace = PACE
+) -> CloudObservation:
+    return await ensure(handler, work, pace, lambda _: None)
 
 
 async def test_a_known_object_that_was_deleted_is_left_to_the_next_epoch() -> None:
@@ -300,7 +302,7 @@ async def test_an_object_that_is_listed_late_counts_as_existing() -> None:
             CloudObservation(State.READY, "nat-1"),
         ]
     )
-    assert (await ensured(late, wanted())).state is State.READY
+    assert (await ensured(late, wanted(), PATIENT)).state is State.READY
     assert late.done == []
 
 
