@@ -120,6 +120,18 @@ KEPT = [
         "a replica that was reset to its first task during its deletion left its objects",
     ),
     Kept(
+        47,
+        DAYS,
+        "tiny",
+        "without its credential a cache forgot the Job and the token of an earlier download",
+    ),
+    Kept(
+        63,
+        DAYS,
+        "tiny",
+        "the deletion of a cache asked its users each minute again after it continued as new",
+    ),
+    Kept(
         204,
         0.25,
         "tiny",

@@ -111,21 +111,25 @@ def record_applied(
     generation: int,
     applied: CacheApplied,
     now: datetime,
+    *,
+    was_clean: bool = False,
 ) -> None:
     """Record the applied objects of an artifact.
 
-    A new Job uid counts as a new attempt.
+    A new Job uid counts as a new attempt. `was_clean`: before the call, the cluster had
+    neither a Job nor a credential. A call that lacks the credential makes neither, and
+    leaves those of earlier calls.
     """
     copy.applied_generation, copy.claim_digest = generation, applied.volume_digest
     copy.warning = "; ".join(applied.warnings)
     copy.missing_credential = applied.credential_missing
     copy.access_mode = applied.access_mode
+    if copy.missing_credential:
+        copy.cleaned_up = was_clean
     if applied.job_uid and applied.job_uid != copy.job_uid:
         copy.job_uid, copy.job_observed = applied.job_uid, False
         copy.attempts += 1
         copy.failure, copy.exit_code, copy.started_at = "", 0, clock.timestamp(now)
-    if copy.missing_credential:
-        copy.cleaned_up = True
     _record_earlier(staging, applied)
     if staging.observed:
         # The observer may have seen the Job before the apply returned.

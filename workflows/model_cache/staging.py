@@ -175,7 +175,9 @@ class Staging:
             if not await self._register(cluster, staged=True):
                 staging.site = staging.site.model_copy(update={"present": False})
                 return
-        copy.cleaned_up = copy.cleaned_up and not step.hydrate
+        was_clean = copy.cleaned_up
+        # The call may make a Job and a credential, and fail afterwards.
+        copy.cleaned_up = was_clean and not step.hydrate
         order = self._order(staging, copy, connection, hydrate=step.hydrate)
         summary = f"stage {self.context.name} on {cluster}"
         applied = await workflow.execute_activity_method(
@@ -187,7 +189,14 @@ class Staging:
         )
         if order.hydrate:
             self.state.credential = applied.credential_version
-        record_applied(staging, copy, order.generation, applied, self.context.moment())
+        record_applied(
+            staging,
+            copy,
+            order.generation,
+            applied,
+            self.context.moment(),
+            was_clean=was_clean,
+        )
         if applied.adopted:
             self.context.record_event(
                 "Normal",

@@ -259,6 +259,7 @@ class CacheState(EntityState):
         survey_at: when all clusters are queried again. Empty if that is not planned.
         announcements: how often this cache was announced to its namespace.
         sequence: the number of the last batch of messages to users.
+        users_checks: how often the deletion has asked whether its users still run.
         credential: the keyed digest of the credential that was last used. Empty if there
             was none.
 
@@ -277,5 +278,6 @@ class CacheState(EntityState):
     announcements: int = 0
     resyncs: int = 0
     sequence: int = 0
+    users_checks: int = 0
     credential: str = ""
     was_ready: bool = False

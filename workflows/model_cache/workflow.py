@@ -78,7 +78,6 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.staging = Staging(self.context)
         self.users = Users(self.context)
         self.users_checked = self.context.moment()
-        self.users_pause = CHECK_USERS
         self.removing = False
 
     @workflow.run
@@ -264,10 +263,11 @@ class ModelCacheWorkflow(Entity[CacheState]):
         Return True when nothing is left.
         """
         self.context.set_condition("Ready", FALSE, "Deleting", "")
-        is_due = self.context.moment() - self.users_checked >= self.users_pause
+        check_at = self.users_checked + self._users_pause
+        is_due = check_at <= self.context.moment()
         if self.users.mounting() and not self.state.forced and is_due:
             self.users_checked = self.context.moment()
-            self.users_pause = min(2 * self.users_pause, RESYNC)
+            self.state.users_checks += 1
             await self.users.drop_terminated()
         replicas = self.users.mounting()
         if replicas and not self.state.forced:
@@ -279,7 +279,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
                 f"used by ModelReplica {users}; delete them or remove their modelCacheRef",
             )
             await self.users.report()
-            self.context.requeue_at(self.users_checked + self.users_pause)
+            self.context.requeue_at(self.users_checked + self._users_pause)
             return False
         if self.state.forced == "step" and replicas:
             self.state.forced = ""
@@ -299,6 +299,12 @@ class ModelCacheWorkflow(Entity[CacheState]):
         self.clusters.list_what_silent_clusters_may_have()
         await self.users.report_gone()
         return True
+
+    @property
+    def _users_pause(self) -> timedelta:
+        """The pause before the users are asked again; it grows also over several runs."""
+        doubled: int = 1 << min(self.state.users_checks, 8)
+        return min(CHECK_USERS * doubled, RESYNC)
 
     # Status
 

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+import pytest
+
 from api_types.messages.caches import CacheApplied, EarlierClaim
 from tests.workflows.model_cache.builders import (
     DESIRED,
@@ -79,7 +81,10 @@ def test_the_same_job_is_the_same_attempt() -> None:
     assert (copy.attempts, copy.started_at) == (1, "")
 
 
-def test_without_a_credential_the_cluster_has_neither_job_nor_token() -> None:
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_without_a_credential_no_job_is_made_and_an_earlier_one_stays(
+    *, was_clean: bool
+) -> None:
     copy = CacheCopy(artifact_key="key-1", claim="claim-1", cleaned_up=False)
     missing = APPLIED.model_copy(
         update={
@@ -88,10 +93,10 @@ def test_without_a_credential_the_cluster_has_neither_job_nor_token() -> None:
             "warnings": ["a", "b"],
         }
     )
-    record_applied(a_staging(copy), copy, 1, missing, NOW)
+    record_applied(a_staging(copy), copy, 1, missing, NOW, was_clean=was_clean)
     assert (copy.missing_credential, copy.cleaned_up, copy.attempts, copy.warning) == (
         "no Secret ml/hub",
-        True,
+        was_clean,
         0,
         "a; b",
     )
