@@ -1,12 +1,14 @@
 """The part of a deployment's spec that describes its replicas. Pure."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from api_types import labels
 from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
 from api_types.resources.replica_spec import replica_spec
 from api_types.validation.picker_flags import parse_picker_flags
+from scheduler import template_digest
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 
@@ -107,31 +109,50 @@ def labels_message(
 
 
 def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:
-    """Fill the placement of a replica into the present template.
+    """Fill the placement of a replica into the template that it was placed for.
 
-    An earlier template, or an earlier deployment of the name, may have placed a replica
-    for other engines. Until its update, such a replica gets the newest template that
-    fits its placement. If none fits, it gets only the data of its placement. That is
-    enough to delete the replica; it is not applied until the scheduler has updated it.
+    That may be an earlier template: until the scheduler has updated the placement, it
+    has charged no more than the pods of that one. If the template is unknown, for
+    example because an earlier deployment of the name placed the replica, the newest one
+    that fits the placement takes its place. If none fits, the replica gets only the data
+    of its placement. That is enough to delete the replica; it is not applied until the
+    scheduler has updated it.
     """
-    engines = replica.entry["engines"]
+    engines, digest = replica.entry["engines"], replica.entry.get("template")
     templates = [
         (state.spec or {})["template"]["spec"],
         *(revision.template for revision in reversed(state.revisions)),
     ]
-    template = next(
-        (template for template in templates if _fits(template, engines)), None
+    its_own = (
+        template
+        for template in templates
+        if digest and template_digest(template, replica.adoption) == digest
     )
+    fitting = (template for template in templates if _fits(template, engines))
+    template = next(chain(its_own, fitting), None)
     return replica_spec(template or _placed_template(engines), replica.cluster, engines)
 
 
 def _fits(template: dict[str, Any], engines: Sequence[dict[str, Any]]) -> bool:
-    """Return whether a placement has all engines of a template, with as many members each."""
-    placed = {engine["engine"]: len(engine["members"]) for engine in engines}
+    """Return whether a placement has all engines of a template, with as many pods each."""
+    placed = {engine["engine"]: _placed_pods(engine) for engine in engines}
     return all(
-        placed.get(engine["name"]) == len(engine["members"])
-        for engine in template["engines"]
+        placed.get(engine["name"]) == _pods(engine) for engine in template["engines"]
     )
+
+
+def _placed_pods(engine: dict[str, Any]) -> tuple[int, list[int]]:
+    """Return the copies of a placed engine, and the nodes of each member."""
+    nodes = [member.get("workerNodes") or 1 for member in engine["members"]]
+    return engine.get("copies") or 1, nodes
+
+
+def _pods(engine: dict[str, Any]) -> tuple[int, list[int]]:
+    """Return the copies of a template's engine, and the nodes of each member."""
+    nodes = [
+        (member.get("worker") or {}).get("nodes") or 1 for member in engine["members"]
+    ]
+    return engine.get("copies") or 1, nodes
 
 
 def _placed_template(engines: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -6,12 +6,14 @@ import pytest
 
 from api_types import labels
 from api_types.messages.entities import SetLabels, SetTemplate, StartReplica
+from scheduler import template_digest
 from workflows.model_deployment.decisions.template import (
     labels_message,
     read_flags,
     start_message,
     template_message,
 )
+from workflows.model_deployment.revisions import TemplateRevision
 from workflows.model_deployment.state import DeploymentState, TrackedReplica
 
 ENTRY = {
@@ -20,7 +22,7 @@ ENTRY = {
         {"engine": "a", "members": [{"pool": "h100", "role": "", "assignments": []}]}
     ],
 }
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"team": "a"}},
     "spec": {"engines": [{"name": "a", "members": [{"role": "", "nodeSelector": {}}]}]},
 }
@@ -105,6 +107,49 @@ def test_a_running_replica_gets_the_full_template_and_labels() -> None:
         "eu",
         ["a"],
     )
+
+
+def _engines(copies: int = 1, nodes: int = 0) -> dict[str, Any]:
+    worker = {"worker": {"nodes": nodes}} if nodes else {}
+    member = {"role": "", "nodeSelector": {}, **worker}
+    return {"engines": [{"name": "a", "copies": copies, "members": [member]}]}
+
+
+@pytest.mark.parametrize("present", [_engines(copies=2), _engines(nodes=2)])
+@pytest.mark.parametrize("digest", [template_digest(TEMPLATE["spec"], 5), ""])
+def test_a_reserved_replica_starts_with_no_more_pods_than_it_was_placed_for(
+    present: dict[str, Any], digest: str
+) -> None:
+    replica = REPLICA.model_copy(update={"entry": {**ENTRY, "template": digest}})
+    state = STATE.model_copy(
+        update={
+            "spec": {"replicas": 1, "template": {"spec": present}},
+            "revisions": [
+                TemplateRevision(generation=8, replaced="", template=TEMPLATE["spec"])
+            ],
+        }
+    )
+    (engine,) = start_message(state, "ml", "qwen", replica, {}, sequence=11).spec[
+        "engines"
+    ]
+    (member,) = engine["members"]
+    assert engine.get("copies", 1) == 1
+    assert "worker" not in member
+
+
+def test_a_replica_starts_with_the_template_of_its_placement() -> None:
+    """Two templates fit, and the older one is the one it was placed for."""
+    served = {"engines": TEMPLATE["spec"]["engines"], "serving": {"mode": "Unified"}}
+    replica = REPLICA.model_copy(
+        update={"entry": {**ENTRY, "template": template_digest(served, 5)}}
+    )
+    state = STATE.model_copy(
+        update={
+            "revisions": [TemplateRevision(generation=8, replaced="", template=served)]
+        }
+    )
+    started = start_message(state, "ml", "qwen", replica, {}, sequence=11)
+    assert started.spec["serving"] == {"mode": "Unified"}
 
 
 @pytest.mark.parametrize(
