@@ -112,7 +112,7 @@ def record_applied(
     applied: CacheApplied,
     now: datetime,
     *,
-    was_clean: bool = False,
+    was_clean: bool,
 ) -> None:
     """Record the applied objects of an artifact.
 

@@ -302,7 +302,10 @@ class ModelCacheWorkflow(Entity[CacheState]):
 
     @property
     def _users_pause(self) -> timedelta:
-        """The pause before the users are asked again; it grows also over several runs."""
+        """The pause before the next question to the users.
+
+        It grows with each question, also in the next run.
+        """
         doubled: int = 1 << min(self.state.users_checks, 8)
         return min(CHECK_USERS * doubled, RESYNC)
 

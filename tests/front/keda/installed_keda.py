@@ -53,7 +53,7 @@ class Keda:
         )
 
     def polled(self, name: str) -> bool:
-        """Return whether it has polled the triggers of a ScaledObject.
+        """Return whether KEDA has polled the triggers of a ScaledObject.
 
         The status of the ScaledObject does not always show it: the first poll may
         read an object without names of metrics from its cache, and the status that it

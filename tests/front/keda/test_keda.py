@@ -150,7 +150,7 @@ async def test_a_push_wakes_a_deployment_before_the_next_poll(
         await chat.tell(queue=0)
         await chat.apply("external-push.yaml", pollingInterval=600)
         await chat.until_ready()
-        # The first poll must not be what wakes it.
+        # A poll that finds the new metrics would scale the deployment too.
         await eventually(chat.polled, bool, what="the first poll")
         began = time.monotonic()
         await chat.tell(queue=1)

@@ -65,7 +65,7 @@ def test_a_step_that_only_a_new_spec_can_fix_is_repeated_after_minutes() -> None
 
 def test_another_job_is_another_attempt() -> None:
     copy = failed(attempts=1)
-    record_applied(a_staging(copy), copy, 2, APPLIED, NOW)
+    record_applied(a_staging(copy), copy, 2, APPLIED, NOW, was_clean=True)
     assert (copy.applied_generation, copy.job_uid, copy.attempts, copy.started_at) == (
         2,
         "j2",
@@ -77,7 +77,7 @@ def test_another_job_is_another_attempt() -> None:
 
 def test_the_same_job_is_the_same_attempt() -> None:
     copy = a_copy(job_uid="j2", attempts=1)
-    record_applied(a_staging(copy), copy, 2, APPLIED, NOW)
+    record_applied(a_staging(copy), copy, 2, APPLIED, NOW, was_clean=True)
     assert (copy.attempts, copy.started_at) == (1, "")
 
 
@@ -110,6 +110,7 @@ def test_a_job_observed_before_its_apply_was_answered_counts() -> None:
         1,
         APPLIED,
         NOW,
+        was_clean=True,
     )
     assert copy.ready_at == "2026-01-01T00:00:00Z"
 
@@ -202,6 +203,7 @@ def test_the_access_mode_of_a_volume_is_kept_for_its_users() -> None:
         1,
         APPLIED.model_copy(update={"access_mode": "ReadWriteOnce"}),
         NOW,
+        was_clean=True,
     )
     assert copy.access_mode == "ReadWriteOnce"
 
@@ -214,7 +216,7 @@ def test_an_apply_finds_artifacts_of_earlier_runs_besides_its_own() -> None:
     applied = CacheApplied(
         claim="claim-1", artifact_key="key-1", volume_digest="d", earlier=earlier
     )
-    record_applied(staging, current, 1, applied, NOW)
+    record_applied(staging, current, 1, applied, NOW, was_clean=True)
     assert staging.copies == [
         current,
         older,

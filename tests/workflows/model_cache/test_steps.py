@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from activities.messaging.messages import SurveyResult
+from api_types.messages.caches import CacheApplied
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import SecretsChanged
@@ -279,3 +280,32 @@ def test_objects_are_deleted_with_the_uid_of_their_owning_run(
     ((name, order),) = temporal.executed
     assert (name, order.claim, order.uid) == ("delete_cache_objects", "claim-0", uid)
     assert [each.claim for each in cache.state.stagings["eu"].copies] == ["claim-1"]
+
+
+@pytest.mark.parametrize("was_clean", [True, False])
+def test_a_call_without_the_credential_changes_nothing_about_an_earlier_download(
+    monkeypatch: pytest.MonkeyPatch, *, was_clean: bool
+) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    temporal.results = {
+        "apply_cache": CacheApplied(
+            claim="claim-1",
+            artifact_key="key-1",
+            volume_digest="d",
+            credential_missing="no Secret ml/hub",
+        )
+    }
+    copy = NEVER_APPLIED.model_copy(update={"cleaned_up": was_clean})
+    cache = a_cache(eu=a_staging(copy, registered=True))
+    cache.state.uid = "u1"
+
+    async def a_pass() -> None:
+        await cache.staging.start_steps(DESIRED)
+        await asyncio.gather(*cache.staging.running.values())
+
+    asyncio.run(a_pass())
+    ((name, order),) = temporal.executed
+    assert (name, order.hydrate) == ("apply_cache", True)
+    (after,) = cache.state.stagings["eu"].copies
+    assert after.missing_credential == "no Secret ml/hub"
+    assert after.cleaned_up is was_clean

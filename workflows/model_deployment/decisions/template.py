@@ -126,7 +126,7 @@ def _spec_of(state: DeploymentState, replica: TrackedReplica) -> dict[str, Any]:
     its_own = (
         template
         for template in templates
-        if digest and template_digest(template, replica.adoption) == digest
+        if template_digest(template, replica.adoption) == digest
     )
     fitting = (template for template in templates if _fits(template, engines))
     template = next(chain(its_own, fitting), None)
