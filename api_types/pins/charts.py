@@ -156,6 +156,17 @@ TRAEFIK_CHART_FLOOR = TRAEFIK.version
 _CHART_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.(\d{1,9})(?!\d)")
 
 
+def has_envoy_features(chart_version: str) -> bool:
+    """Return whether a version of Envoy Gateway's chart is at least the minimum.
+
+    An unreadable version counts as a newer one.
+    """
+    found = _CHART_VERSION.match(chart_version)
+    if not found:
+        return True
+    return tuple(map(int, found.groups()))[:2] >= ENVOY_GATEWAY_FLOOR
+
+
 def isolates_backends(chart_version: str) -> bool:
     """Return whether a Traefik chart version lets two services route to one endpoint.
 

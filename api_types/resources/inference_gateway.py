@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from api_types.pins.charts import ENVOY_GATEWAY
 from api_types.resources.parts.base_types import Manifest, ResourceModel
 from api_types.resources.status import ResourceStatus
 
@@ -26,13 +27,26 @@ class Traefik(ResourceModel):
     """Required for MetalLB."""
 
 
+class Envoy(ResourceModel):
+    """Envoy Gateway as the gateway."""
+
+    version: str = ENVOY_GATEWAY.version
+    """Chart version."""
+    load_balancer: Literal["MetalLB"] | None = None
+    """Absent if the cloud assigns addresses."""
+    metallb: MetalLb | None = None
+    """Required for MetalLB."""
+
+
 class InferenceGatewaySpec(ResourceModel):
     """The gateway implementation, and the source of its address."""
 
-    backend: Literal["Traefik"]
+    backend: Literal["Traefik", "Envoy"]
     """Gateway implementation."""
     traefik: Traefik | None = None
     """Required for Traefik."""
+    envoy: Envoy | None = None
+    """Optional for Envoy."""
 
 
 class InferenceGatewayStatus(ResourceStatus):

@@ -9,6 +9,7 @@ from typing import Any
 
 from api_types import labels
 from api_types.resources.inference_cluster import InferenceCluster
+from api_types.resources.inference_gateway import InferenceGateway
 from api_types.resources.model_cache import SOURCE_BLOCKS, ModelCache
 from api_types.resources.model_replica import ModelReplica
 from api_types.resources.parts.base_types import Manifest
@@ -20,6 +21,10 @@ _OF_PROGRAMS = (labels.MANAGED_FIELDS, labels.LAST_APPLIED)
 Found = Iterator[tuple[str, str]]
 
 _NEW_CLUSTER = "delete the InferenceCluster and create another"
+_NEW_GATEWAY = (
+    "the routes of one backend do not work in the other; delete the ModelServices and "
+    "the InferenceGateway, and create them again"
+)
 _NEW_CACHE = "create a ModelCache under a new name"
 
 
@@ -40,6 +45,15 @@ def _cluster(old: InferenceCluster, new: InferenceCluster) -> Found:
                 f"spec.cluster.{block}.{field}",
                 f"cannot change from {was} to {now}; {_NEW_CLUSTER}",
             )
+
+
+def _gateway(old: InferenceGateway, new: InferenceGateway) -> Found:
+    before, after = old.spec.backend, new.spec.backend
+    if before != after:
+        yield (
+            "spec.backend",
+            f"cannot change from {before} to {after}; {_NEW_GATEWAY}",
+        )
 
 
 def _replica(old: ModelReplica, new: ModelReplica) -> Found:
@@ -108,6 +122,7 @@ _ARTIFACT: dict[str, Callable[[ModelCache], str | None]] = {
 
 _RULES: dict[type[Manifest], Callable[[Any, Any], Found]] = {
     InferenceCluster: _cluster,
+    InferenceGateway: _gateway,
     ModelReplica: _replica,
     ModelCache: _cache,
 }

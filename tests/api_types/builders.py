@@ -177,6 +177,11 @@ def a_gateway(
     )
 
 
+def an_envoy_gateway(**envoy: Any) -> dict[str, Any]:
+    block = {"envoy": envoy} if envoy else {}
+    return a_document("InferenceGateway", "default", {"backend": "Envoy", **block})
+
+
 RESOLVED = {"name": "gpu", "deviceClassName": "gpu.nvidia.com"}
 REPLICA_MEMBER = {
     "nodePoolName": "p",

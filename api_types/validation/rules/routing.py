@@ -5,8 +5,19 @@ import re
 
 from api_types.base import NAME_MAX
 from api_types.limits import RETRY_CODES, SERVICE_ENTRIES_MAX, TIMEOUT_MILLISECONDS
-from api_types.pins.charts import TRAEFIK_CHART_FLOOR, isolates_backends
-from api_types.resources.inference_gateway import InferenceGatewaySpec, MetalLb, Traefik
+from api_types.pins.charts import (
+    ENVOY_GATEWAY,
+    ENVOY_GATEWAY_FLOOR,
+    TRAEFIK_CHART_FLOOR,
+    has_envoy_features,
+    isolates_backends,
+)
+from api_types.resources.inference_gateway import (
+    Envoy,
+    InferenceGatewaySpec,
+    MetalLb,
+    Traefik,
+)
 from api_types.resources.model_endpoint import ModelEndpointSpec
 from api_types.resources.model_service import (
     EndpointSelector,
@@ -22,17 +33,31 @@ from api_types.validation.rules.rule import Findings, RuleContext, Rules
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
-def backend_block_is_present(
-    spec: InferenceGatewaySpec, context: RuleContext
-) -> Findings:
-    """Require the block of the backend."""
-    if spec.traefik is None:
+def backend_block_matches(spec: InferenceGatewaySpec, context: RuleContext) -> Findings:
+    """Require the block of Traefik, and reject the block of the other backend.
+
+    Envoy needs no block, because each of its fields has a default.
+    """
+    if spec.backend == "Traefik" and spec.traefik is None:
         yield context.error(f"required because backend is {spec.backend}", "traefik")
+    other, block = (
+        ("Envoy", spec.envoy)
+        if spec.backend == "Traefik"
+        else ("Traefik", spec.traefik)
+    )
+    if block is not None:
+        yield context.error(
+            f"not allowed because backend is {spec.backend}; remove it, or set backend "
+            f"to {other}",
+            other.lower(),
+        )
 
 
-def load_balancer_block_is_present(traefik: Traefik, context: RuleContext) -> Findings:
+def load_balancer_block_is_present(
+    backend: Traefik | Envoy, context: RuleContext
+) -> Findings:
     """Require addresses if MetalLB has to assign them."""
-    if traefik.load_balancer == "MetalLB" and traefik.metallb is None:
+    if backend.load_balancer == "MetalLB" and backend.metallb is None:
         yield context.error("required because loadBalancer is MetalLB", "metallb")
 
 
@@ -44,6 +69,19 @@ def chart_is_new_enough(traefik: Traefik, context: RuleContext) -> Findings:
         yield context.warning(
             f"chart {traefik.version} is older than {TRAEFIK_CHART_FLOOR}, the "
             "oldest that routes reliably",
+            "version",
+        )
+
+
+def envoy_chart_is_new_enough(envoy: Envoy, context: RuleContext) -> Findings:
+    """Reject chart versions that lack the objects of routes."""
+    if len(envoy.version) > NAME_MAX:
+        yield context.error(f"must have at most {NAME_MAX} characters", "version")
+    elif not has_envoy_features(envoy.version):
+        floor = ".".join(map(str, ENVOY_GATEWAY_FLOOR))
+        yield context.error(
+            f"must be at least {floor}, got {envoy.version}; use {ENVOY_GATEWAY.version}, "
+            "the default",
             "version",
         )
 
@@ -182,8 +220,9 @@ def rewrite_path_is_valid(spec: ModelEndpointSpec, context: RuleContext) -> Find
 
 
 RULES: Rules = {
-    InferenceGatewaySpec: (backend_block_is_present,),
+    InferenceGatewaySpec: (backend_block_matches,),
     Traefik: (load_balancer_block_is_present, chart_is_new_enough),
+    Envoy: (load_balancer_block_is_present, envoy_chart_is_new_enough),
     MetalLb: (address_pool_is_valid,),
     ModelServiceSpec: (entries_are_valid,),
     ServiceRetries: (codes_are_of_gateways,),

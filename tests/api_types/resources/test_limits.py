@@ -9,6 +9,7 @@ import pytest
 from api_types.validation.manifests import NO_CHECKS
 from tests.api_types import builders
 from tests.api_types.builders import (
+    CUT,
     DEVICE,
     GANG_LEADER,
     GANG_WORKER,
@@ -826,7 +827,12 @@ CHOICES: list[tuple[str, Make, tuple[str, ...], str]] = [
         ("Required", "Preferred", "Ignore"),
         "networkDomain",
     ),
-    ("backend", lambda v: a_gateway(backend=v), ("Traefik",), "spec.backend"),
+    (
+        "backend",
+        lambda v: a_gateway(backend=v, **({"traefik": CUT} if v == "Envoy" else {})),
+        ("Traefik", "Envoy"),
+        "spec.backend",
+    ),
     (
         "protocol",
         lambda v: a_stack(

@@ -27,6 +27,7 @@ from tests.api_types.builders import (
     a_stack,
     an_endpoint,
     an_engine,
+    an_envoy_gateway,
     problems,
 )
 
@@ -520,6 +521,27 @@ CASES = [
         "Traefik without its block",
         a_gateway(traefik=CUT),
         ["spec.traefik: required because backend is Traefik"],
+    ),
+    Case(
+        "Traefik with the block of Envoy",
+        a_gateway(envoy={}),
+        [
+            "spec.envoy: not allowed because backend is Traefik; remove it, or set backend "
+            "to Envoy"
+        ],
+    ),
+    Case(
+        "Envoy with the block of Traefik",
+        a_gateway(backend="Envoy"),
+        [
+            "spec.traefik: not allowed because backend is Envoy; remove it, or set backend "
+            "to Traefik"
+        ],
+    ),
+    Case(
+        "MetalLB for Envoy without its block",
+        an_envoy_gateway(loadBalancer="MetalLB"),
+        ["spec.envoy.metallb: required because loadBalancer is MetalLB"],
     ),
     Case(
         "a second gateway",

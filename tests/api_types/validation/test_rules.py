@@ -24,6 +24,7 @@ from tests.api_types.builders import (
     a_stack,
     an_endpoint,
     an_engine,
+    an_envoy_gateway,
     merged,
     problems,
 )
@@ -827,6 +828,33 @@ CASES: list[tuple[str, dict[str, Any], list[str] | None]] = [
         "a version of a chart that is longer than an order takes",
         a_gateway(traefik={"version": "9" * 300}),
         ["spec.traefik.version: must have at most 253 characters"],
+    ),
+    ("Envoy with the default chart", an_envoy_gateway(), []),
+    (
+        "Envoy with addresses of MetalLB, and a later chart",
+        an_envoy_gateway(
+            version="v1.10.0",
+            loadBalancer="MetalLB",
+            metallb={"addressPool": "10.0.0.0/28"},
+        ),
+        [],
+    ),
+    (
+        "a chart of Envoy with an unreadable version",
+        an_envoy_gateway(version="main"),
+        [],
+    ),
+    (
+        "a chart of Envoy that is too old",
+        an_envoy_gateway(version="1.7.9"),
+        [
+            "spec.envoy.version: must be at least 1.8, got 1.7.9; use v1.8.1, the default"
+        ],
+    ),
+    (
+        "a version of a chart of Envoy that is longer than an order takes",
+        an_envoy_gateway(version="9" * 300),
+        ["spec.envoy.version: must have at most 253 characters"],
     ),
     (
         "a URL without a host",

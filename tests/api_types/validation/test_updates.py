@@ -16,10 +16,12 @@ from tests.api_types.builders import (
     a_cache,
     a_cluster,
     a_deployment,
+    a_gateway,
     a_pool,
     a_replica,
     accepted,
     an_engine,
+    an_envoy_gateway,
     merged,
 )
 
@@ -56,6 +58,26 @@ CASES: list[tuple[str, Manifest, dict[str, Any], list[str]]] = [
         stored(a_cluster(source="GKE")),
         a_cluster(source="EKS"),
         [f"spec.cluster.source: cannot change from GKE to EKS; {NEW_CLUSTER}"],
+    ),
+    (
+        "versions and addresses of gateways",
+        stored(an_envoy_gateway()),
+        an_envoy_gateway(
+            version="v1.9.0",
+            loadBalancer="MetalLB",
+            metallb={"addressPool": "10.0.0.0/28"},
+        ),
+        [],
+    ),
+    (
+        "backend of a gateway",
+        stored(a_gateway()),
+        an_envoy_gateway(),
+        [
+            "spec.backend: cannot change from Traefik to Envoy; the routes of one backend "
+            "do not work in the other; delete the ModelServices and the "
+            "InferenceGateway, and create them again"
+        ],
     ),
     (
         "region of a cluster",
