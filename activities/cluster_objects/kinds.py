@@ -28,6 +28,10 @@ GATEWAY = GroupVersionKind(apiversions.GATEWAY, "Gateway")
 HTTP_ROUTE = GroupVersionKind(apiversions.GATEWAY, "HTTPRoute")
 # Served by Traefik on the control cluster.
 MIDDLEWARE = GroupVersionKind(apiversions.TRAEFIK, "Middleware")
+# Served by Envoy Gateway on the control cluster.
+BACKEND = GroupVersionKind(apiversions.ENVOY, "Backend")
+BACKEND_TRAFFIC_POLICY = GroupVersionKind(apiversions.ENVOY, "BackendTrafficPolicy")
+HTTP_ROUTE_FILTER = GroupVersionKind(apiversions.ENVOY, "HTTPRouteFilter")
 INFERENCE_POOL = GroupVersionKind(apiversions.INFERENCE, "InferencePool")
 RESOURCE_SLICE = "ResourceSlice"
 SERVICE_CIDR = GroupVersionKind("networking.k8s.io/v1", "ServiceCIDR")

@@ -10,6 +10,7 @@ from activities.cluster_objects.ownership import ObjectOwner, owner_of
 from activities.observe.conditions import condition, find_condition
 from activities.observe.digest import content_digest
 from activities.observe.gateway import address_of
+from activities.render.stack.objects import CONTROLLER as ENVOY_CONTROLLER
 from api_types.base import NAME_MAX
 from api_types.digests import short_hash
 from api_types.labels import CONTROL_GATEWAY_NAME, SERVICE_NAME, SYSTEM_NAMESPACE
@@ -179,11 +180,15 @@ def read_class(item: Mapping[str, Any]) -> ClassSeen:
     """Read a GatewayClass.
 
     Its controller writes the supported features, so a class that is not accepted shows
-    none.
+    none. The timeouts of Envoy Gateway are known without them.
     """
     accepted = condition(item, "Accepted")
     if not accepted.is_true:
         return ClassSeen(problem=accepted.text)
+    if (item.get("spec") or {}).get("controllerName") == ENVOY_CONTROLLER:
+        # Envoy Gateway lists no features, but supports both timeouts
+        # (internal/gatewayapi/status/gatewayclass.go and route.go of v1.8).
+        return ClassSeen(request=True, backend_request=True)
     listed = (item.get("status") or {}).get("supportedFeatures") or ()
     # In older versions of the Gateway API the features are plain strings.
     features = {

@@ -35,11 +35,15 @@ USED: tuple[tuple[GroupVersionKind, tuple[str, ...]], ...] = (
     (kinds.GATEWAY, _FOLLOW),
     (kinds.NAMESPACE, ("get", "create")),
 )
-# Kinds that only some services need. Without these permissions, services have no
-# retries or timeouts, but work otherwise.
+# Kinds that only some services need. Without the first two permissions, services of a
+# Traefik have no retries or timeouts, but work otherwise. The kinds of Envoy Gateway are
+# needed by all services, but only with the backend Envoy.
 USED_BY_SOME: tuple[tuple[GroupVersionKind, tuple[str, ...]], ...] = (
     (kinds.MIDDLEWARE, _OWN),
     (kinds.GATEWAY_CLASS, _FOLLOW),
+    (kinds.BACKEND, _OWN),
+    (kinds.BACKEND_TRAFFIC_POLICY, _OWN),
+    (kinds.HTTP_ROUTE_FILTER, _OWN),
 )
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")
 

@@ -12,15 +12,16 @@ from api_types.labels import GATEWAY_NAME, SYSTEM_NAMESPACE
 from api_types.messages.cluster_work import RemainingObject
 from api_types.messages.stack import LoadBalancers
 
-OF_GATEWAY = f"{OWNING}-name={GATEWAY_NAME},{OWNING}-namespace={SYSTEM_NAMESPACE}"
 _LOAD_BALANCER = "LoadBalancer"
 _SHOWN_MAX = 20
 # The events of at most this many Services are read.
 EXPLAINED_MAX = 3
 
 
-async def of_gateway(cluster: ClusterApi) -> list[Json]:
-    found = await list_served(cluster, Selection(SERVICE, NAMESPACE, OF_GATEWAY))
+async def of_gateway(cluster: ClusterApi, gateway: str = GATEWAY_NAME) -> list[Json]:
+    """Return the load balancers that Envoy Gateway created for one of our Gateways."""
+    owned = f"{OWNING}-name={gateway},{OWNING}-namespace={SYSTEM_NAMESPACE}"
+    found = await list_served(cluster, Selection(SERVICE, NAMESPACE, owned))
     return [item for item in found if _is_load_balancer(item)]
 
 
@@ -41,10 +42,12 @@ async def events_of(cluster: ClusterApi, service: Json) -> list[str]:
     )
 
 
-async def remaining_of_gateway(cluster: ClusterApi) -> list[RemainingObject]:
-    """Return the remaining Services of Modelplane's Gateway, each with the reason."""
+async def remaining_of_gateway(
+    cluster: ClusterApi, gateway: str = GATEWAY_NAME
+) -> list[RemainingObject]:
+    """Return the remaining Services of a Gateway, each with the reason."""
     found = []
-    for at, service in enumerate(await of_gateway(cluster)):
+    for at, service in enumerate(await of_gateway(cluster, gateway)):
         item = remaining_object(service)
         events = await events_of(cluster, service) if at < EXPLAINED_MAX else []
         found.append(

@@ -16,7 +16,7 @@ from activities.heartbeat import Progress
 from activities.observe import stack as judge
 from activities.render.gateway import objects
 from activities.render.objects.manifest import RenderedObject, RenderOwner
-from activities.stack import releases
+from activities.stack import balancers, releases
 from activities.stack.definitions import apply_definitions
 from activities.stack.ownership import RELEASE_CONFLICT
 from activities.stack.releases import workload
@@ -47,10 +47,10 @@ async def install_step(
     owner = RenderOwner(_KIND, "", SINGLETON_NAME, order.uid, generation=0)
     match order.step:
         case "crds":
-            await apply_definitions(cluster, objects.definitions(), report)
+            await apply_definitions(cluster, await _definitions(helm, order), report)
             # Check this before the first installation, which would have to be removed
             # again.
-            for item in (objects.gateway_class(owner), objects.gateway(owner)):
+            for item in [*_class_objects(owner, order), _gateway(owner, order)]:
                 _check_owner(
                     ObjectId.of(item.manifest),
                     await cluster.get(ObjectId.of(item.manifest)),
@@ -64,11 +64,15 @@ async def install_step(
             )
         case "traefik":
             return await _release(cluster, helm, objects.traefik(order.traefik_version))
+        case "envoy-gateway":
+            release = objects.envoy_gateway(order.envoy_version)
+            return await _release(cluster, helm, release)
         case "gateway-class":
-            return await _apply(cluster, [objects.gateway_class(owner)])
+            await cluster.create(_namespace())
+            return await _apply(cluster, _class_objects(owner, order))
         case _:
             await cluster.create(_namespace())
-            return await _apply(cluster, [objects.gateway(owner)])
+            return await _apply(cluster, [_gateway(owner, order)])
 
 
 async def remove_step(
@@ -110,12 +114,34 @@ async def remove_step(
         case "traefik":
             result = await uninstalled(charts.TRAEFIK)
             return await _service_is_gone(cluster) if result.done else result
+        case "envoy-gateway":
+            return await uninstalled(charts.ENVOY_GATEWAY)
         case "gateway-class":
             return await _delete(
-                cluster, [objects.gateway_class(owner)], order.uid, report
+                cluster, _class_objects(owner, order), order.uid, report
             )
         case _:
-            return await _delete(cluster, [objects.gateway(owner)], order.uid, report)
+            result = await _delete(cluster, [_gateway(owner, order)], order.uid, report)
+            return await _balancers_are_gone(cluster) if result.done else result
+
+
+async def _definitions(helm: HelmPort, order: RunInstallStep) -> list[Json]:
+    if order.backend == "Traefik":
+        return objects.definitions()
+    release = objects.envoy_gateway(order.envoy_version)
+    of_chart = await releases.definitions_of(helm, [release])
+    return objects.envoy_definitions(of_chart)
+
+
+def _class_objects(owner: RenderOwner, order: RunInstallStep) -> list[RenderedObject]:
+    gateway_class = objects.gateway_class(owner, order.backend)
+    if order.backend == "Traefik":
+        return [gateway_class]
+    return [objects.envoy_proxy(owner), gateway_class]
+
+
+def _gateway(owner: RenderOwner, order: RunInstallStep) -> RenderedObject:
+    return objects.gateway(owner, order.backend)
 
 
 # Releases
@@ -174,6 +200,16 @@ async def _service_is_gone(cluster: ClusterApi) -> InstallStepResult:
     """Wait for the Service too, because nothing would delete its load balancer later."""
     target = ObjectId(kinds.SERVICE, charts.TRAEFIK.namespace, objects.SERVICE)
     return _remaining([str(target)] if await cluster.get(target) else [])
+
+
+async def _balancers_are_gone(cluster: ClusterApi) -> InstallStepResult:
+    """Wait for the Services that Envoy Gateway created for the Gateway.
+
+    Only Envoy Gateway deletes them, and the Gateway is gone before them. Traefik creates
+    none.
+    """
+    left = await balancers.remaining_of_gateway(cluster, labels.CONTROL_GATEWAY_NAME)
+    return _remaining([str(each) for each in left])
 
 
 # Objects

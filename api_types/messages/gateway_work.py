@@ -17,7 +17,12 @@ from api_types.limits import (
     ROUTE_BACKENDS_MAX,
     SERVICE_ENTRIES_MAX,
 )
-from api_types.messages.routing import EndpointOwner, SelectedEndpoint, TimeoutSupport
+from api_types.messages.routing import (
+    EndpointOwner,
+    GatewayBackend,
+    SelectedEndpoint,
+    TimeoutSupport,
+)
 
 # Backends
 
@@ -240,11 +245,18 @@ class ControlObserved(Message):
 # Installation
 
 InstallStep = Literal[
-    "crds", "metallb", "address-pool", "traefik", "gateway-class", "gateway"
+    "crds",
+    "metallb",
+    "address-pool",
+    "traefik",
+    "envoy-gateway",
+    "gateway-class",
+    "gateway",
 ]
 """A part of the installation on the control cluster.
 
-Each part needs the parts before it. MetalLB and its addresses are optional.
+Each part needs the parts before it. MetalLB and its addresses are optional, and each
+backend has its own release.
 """
 
 INSTALL_STEPS: tuple[InstallStep, ...] = (
@@ -252,6 +264,7 @@ INSTALL_STEPS: tuple[InstallStep, ...] = (
     "metallb",
     "address-pool",
     "traefik",
+    "envoy-gateway",
     "gateway-class",
     "gateway",
 )
@@ -260,8 +273,9 @@ INSTALL_STEPS: tuple[InstallStep, ...] = (
 class RunInstallStep(Message):
     """Apply one part of the installation, or with `remove` delete it.
 
-    Objects that are up to date are not changed. `traefik_version` is the version of the
-    chart, `address_pool` has the addresses for MetalLB.
+    Objects that are up to date are not changed. `traefik_version` and `envoy_version`
+    are the versions of the charts; only that of the `backend` is set. `address_pool` has
+    the addresses for MetalLB.
     """
 
     uid: Id
@@ -269,6 +283,8 @@ class RunInstallStep(Message):
     traefik_version: Name = ""
     address_pool: Name = ""
     remove: bool = False
+    backend: GatewayBackend = "Traefik"
+    envoy_version: Name = ""
 
 
 class InstallStepResult(Message):

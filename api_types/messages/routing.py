@@ -19,6 +19,8 @@ from api_types.limits import (
 
 Labels = dict[str, str]
 EndpointOwner = Literal["ModelReplica", "ModelEndpoint"]
+GatewayBackend = Literal["Traefik", "Envoy"]
+"""The implementation of the gateway on the control cluster."""
 
 REQUEST_TIMEOUT, BACKEND_TIMEOUT = "HTTPRouteRequestTimeout", "HTTPRouteBackendTimeout"
 """The Gateway API features for `timeouts.request` and `timeouts.backendRequest`.
@@ -205,6 +207,7 @@ class GatewayChanged(Message):
       of the gateway, one service would get the rewrites of the other.
     - `denied_cidrs`: networks where endpoints may not be; None while that is not known.
     - `timeouts`: the timeouts that a route may have; None while that is not known.
+    - `backend`: the implementation of the gateway, which decides the objects of a route.
     """
 
     uid: Id
@@ -219,3 +222,4 @@ class GatewayChanged(Message):
         None
     )
     timeouts: TimeoutSupport | None = None
+    backend: GatewayBackend = "Traefik"

@@ -71,6 +71,9 @@ PLURALS = {
     kinds.NAMESPACE: "namespaces",
     kinds.MIDDLEWARE: "middlewares",
     kinds.GATEWAY_CLASS: "gatewayclasses",
+    kinds.BACKEND: "backends",
+    kinds.BACKEND_TRAFFIC_POLICY: "backendtrafficpolicies",
+    kinds.HTTP_ROUTE_FILTER: "httproutefilters",
     kinds.NODE: "nodes",
     kinds.SERVICE_CIDR: "servicecidrs",
 }

@@ -81,11 +81,16 @@ def gateway_definitions(channel: str = "experimental") -> list[Json]:
 
 
 def envoy_gateway(
-    version: str, *, channel: str = "experimental", image: str = ""
+    version: str,
+    *,
+    channel: str = "experimental",
+    image: str = "",
+    awaits_pools: bool = True,
 ) -> PackedChart:
     """Pack the Envoy Gateway chart.
 
-    Its subchart contains the Gateway API definitions.
+    Its subchart contains the Gateway API definitions. With `awaits_pools` its pod starts
+    only where InferencePools can be read.
     """
     api = gateway_definitions(channel)
     crds = {
@@ -106,7 +111,9 @@ def envoy_gateway(
         ),
     }
     controller = _deployment(
-        "envoy-gateway", node_selector={READABLE: "true"}, image=image
+        "envoy-gateway",
+        node_selector={READABLE: "true"} if awaits_pools else None,
+        image=image,
     )
     values = {
         "apiVersion": "v1",

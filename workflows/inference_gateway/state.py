@@ -1,11 +1,19 @@
 """The state that the InferenceGateway carries from run to run."""
 
+from typing import Any
+
 from pydantic import Field
 
 from api_types.base import NAME_MAX
-from api_types.messages.gateway_work import INSTALL_STEPS, InstallStep, ObservedGateway
+from api_types.messages.gateway_work import (
+    INSTALL_STEPS,
+    InstallStep,
+    ObservedGateway,
+    RunInstallStep,
+)
+from api_types.messages.routing import GatewayBackend
 from api_types.messages.versions import MessageVersion, ObservationVersion
-from api_types.pins.charts import isolates_backends
+from api_types.pins.charts import ENVOY_GATEWAY, isolates_backends
 from workflows.entity.failures import NO_FAILURE, Failure
 from workflows.entity.state import EntityState
 
@@ -65,36 +73,58 @@ class GatewayState(EntityState):
         return self.observed.address if self.observed else ""
 
     @property
+    def backend(self) -> GatewayBackend:
+        """Return the implementation of the gateway."""
+        return "Envoy" if (self.spec or {}).get("backend") == "Envoy" else "Traefik"
+
+    @property
+    def controller(self) -> str:
+        """Return the name of the backend's controller, for people."""
+        return "Envoy Gateway" if self.backend == "Envoy" else "Traefik"
+
+    @property
+    def _block(self) -> dict[str, Any]:
+        """Return the block of the backend."""
+        return (self.spec or {}).get(self.backend.lower()) or {}
+
+    @property
     def chart_version(self) -> str:
-        """Return the version of Traefik's chart."""
-        return str(((self.spec or {}).get("traefik") or {}).get("version", ""))[
-            :NAME_MAX
-        ]
+        """Return the version of the backend's chart."""
+        default = ENVOY_GATEWAY.version if self.backend == "Envoy" else ""
+        return str(self._block.get("version", default))[:NAME_MAX]
 
     @property
     def address_pool(self) -> str:
         """Return the addresses for MetalLB; empty where the cloud assigns addresses."""
-        traefik = (self.spec or {}).get("traefik") or {}
-        pool = (
-            str((traefik.get("metallb") or {}).get("addressPool", ""))
-            if traefik.get("loadBalancer") == "MetalLB"
-            else ""
-        )
-        return pool[:NAME_MAX]
+        if self._block.get("loadBalancer") != "MetalLB":
+            return ""
+        return str((self._block.get("metallb") or {}).get("addressPool", ""))[:NAME_MAX]
 
     @property
     def isolates_backends(self) -> bool:
         """Return whether two services may route the same endpoint."""
-        return isolates_backends(self.chart_version)
+        return self.backend == "Envoy" or isolates_backends(self.chart_version)
 
     @property
     def steps(self) -> list[InstallStep]:
         """Return the steps of the installation, in order."""
-        return [
-            step
-            for step in INSTALL_STEPS
-            if self.address_pool or step not in ("metallb", "address-pool")
-        ]
+        left_out = {"traefik" if self.backend == "Envoy" else "envoy-gateway"}
+        if not self.address_pool:
+            left_out |= {"metallb", "address-pool"}
+        return [step for step in INSTALL_STEPS if step not in left_out]
+
+    def install_order(self, step: InstallStep, *, remove: bool) -> RunInstallStep:
+        """Return the order to install or remove one part."""
+        is_envoy = self.backend == "Envoy"
+        return RunInstallStep(
+            uid=self.uid,
+            step=step,
+            traefik_version="" if is_envoy else self.chart_version,
+            address_pool=self.address_pool,
+            remove=remove,
+            backend=self.backend,
+            envoy_version=self.chart_version if is_envoy else "",
+        )
 
     @property
     def unwanted_steps(self) -> list[InstallStep]:

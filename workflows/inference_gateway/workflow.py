@@ -21,7 +21,6 @@ from api_types.messages.delivery import EntityRef
 from api_types.messages.gateway_work import (
     ControlObserved,
     InstallStep,
-    RunInstallStep,
     WatchGateway,
 )
 from api_types.messages.routing import GatewayChanged, GatewayUse
@@ -203,18 +202,12 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             0,
         )
         self.context.record_event(
-            "Normal", "Installed", "Traefik ready, composing Gateway"
+            "Normal", "Installed", f"{self.state.controller} ready, composing Gateway"
         )
         return True
 
     async def _step_is_done(self, step: InstallStep, *, remove: bool = False) -> bool:
-        order = RunInstallStep(
-            uid=self.state.uid,
-            step=step,
-            traefik_version=self.state.chart_version,
-            address_pool=self.state.address_pool,
-            remove=remove,
-        )
+        order = self.state.install_order(step, remove=remove)
         summary = f"{'remove' if remove else 'install'} {step} on the control cluster"
         try:
             result = await workflow.execute_activity_method(
@@ -424,6 +417,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             isolates_backends=self.state.isolates_backends,
             denied_cidrs=self.state.denied_cidrs,
             timeouts=self.state.observed.timeouts if self.state.observed else None,
+            backend=self.state.backend,
         )
 
     def _numbered(self, changed: GatewayChanged) -> GatewayChanged:

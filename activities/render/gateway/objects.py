@@ -1,6 +1,7 @@
 """The objects and Helm releases of the control cluster's gateway, by install step."""
 
 import json
+from collections.abc import Iterable
 from importlib.resources import files
 
 from activities.render.objects.manifest import (
@@ -9,16 +10,24 @@ from activities.render.objects.manifest import (
     RenderOwner,
     labelled_item,
 )
+from activities.render.stack.objects import CONTROLLER as ENVOY_CONTROLLER
+from activities.render.stack.objects import ENVOY_PROXY
+from activities.render.stack.values import envoy_gateway_values
 from api_types import labels
+from api_types.messages.routing import GatewayBackend
 from api_types.messages.stack import HelmRelease
 from api_types.pins import apiversions, charts
+from api_types.resources.serving_stack import StackGateway
 
-CLASS = "traefik"
-CONTROLLER = "traefik.io/gateway-controller"
 LISTENER = "web"
-# The gateway's own port, not the port of its Service: Traefik attaches no listener with
-# any other port.
-LISTENER_PORT = 8000
+CLASSES: dict[GatewayBackend, str] = {"Traefik": "traefik", "Envoy": "envoy"}
+_CONTROLLERS: dict[GatewayBackend, str] = {
+    "Traefik": "traefik.io/gateway-controller",
+    "Envoy": ENVOY_CONTROLLER,
+}
+# Traefik attaches a listener only to its own port, not to the port of its Service. Envoy
+# Gateway creates a Service with the port of the listener.
+_PORTS: dict[GatewayBackend, int] = {"Traefik": 8000, "Envoy": 80}
 METALLB_POOL = "modelplane"
 METALLB_WEBHOOK = "metallb-webhook-service"
 """The Service through which the API server validates addresses.
@@ -39,27 +48,79 @@ def definitions() -> list[Json]:
     return [json.loads(each.read_text(encoding="utf-8")) for each in found]
 
 
-def gateway_class(owner: RenderOwner) -> RenderedObject:
+def envoy_definitions(of_chart: Iterable[Json]) -> list[Json]:
+    """Return the definitions of the Gateway API, and Envoy Gateway's own ones.
+
+    `of_chart` are all definitions of its chart. They contain the experimental channel of
+    the Gateway API, after which the control cluster could not return to the standard
+    channel, for example for Traefik. Envoy Gateway does not need it.
+    """
+    own = [
+        each
+        for each in of_chart
+        if (each.get("spec") or {}).get("group") == apiversions.ENVOY_GROUP
+    ]
+    return [*definitions(), *own]
+
+
+def gateway_class(
+    owner: RenderOwner, backend: GatewayBackend = "Traefik"
+) -> RenderedObject:
     """Return Modelplane's own GatewayClass.
 
     The Traefik chart renders a class even if it renders no gateway, so the chart's
     class is disabled.
     """
+    spec: Json = {"controllerName": _CONTROLLERS[backend]}
+    if backend == "Envoy":
+        spec["parametersRef"] = {
+            "group": apiversions.ENVOY_GROUP,
+            "kind": ENVOY_PROXY[1],
+            "name": labels.CONTROL_GATEWAY_NAME,
+            "namespace": labels.SYSTEM_NAMESPACE,
+        }
     manifest: Json = {
         "apiVersion": apiversions.GATEWAY,
         "kind": "GatewayClass",
-        "metadata": {"name": CLASS},
-        "spec": {"controllerName": CONTROLLER},
+        "metadata": {"name": CLASSES[backend]},
+        "spec": spec,
     }
     return labelled_item(owner, "gateway-class", _COMPONENT, manifest)
 
 
-def gateway(owner: RenderOwner) -> RenderedObject:
+def envoy_proxy(owner: RenderOwner) -> RenderedObject:
+    """Return the settings of the proxies of Envoy Gateway.
+
+    A change of the proxies' listener cuts the streams on the old one when its drain
+    ends, so the drain is as long as on clusters.
+    """
+    manifest: Json = {
+        "apiVersion": ENVOY_PROXY[0],
+        "kind": ENVOY_PROXY[1],
+        "metadata": {
+            "name": labels.CONTROL_GATEWAY_NAME,
+            "namespace": labels.SYSTEM_NAMESPACE,
+        },
+        "spec": {
+            "provider": {
+                "type": "Kubernetes",
+                # The load balancers of some clouds reject `Local`, the default.
+                "kubernetes": {"envoyService": {"externalTrafficPolicy": "Cluster"}},
+            },
+            "shutdown": {
+                "drainTimeout": f"{StackGateway().longest_generation_seconds}s"
+            },
+        },
+    }
+    return labelled_item(owner, "gateway-proxy", _COMPONENT, manifest)
+
+
+def gateway(owner: RenderOwner, backend: GatewayBackend = "Traefik") -> RenderedObject:
     """Return the Gateway. Routes of all namespaces may attach to it."""
     listener = {
         "name": LISTENER,
         "protocol": "HTTP",
-        "port": LISTENER_PORT,
+        "port": _PORTS[backend],
         "allowedRoutes": {"namespaces": {"from": "All"}},
     }
     manifest: Json = {
@@ -69,7 +130,7 @@ def gateway(owner: RenderOwner) -> RenderedObject:
             "name": labels.CONTROL_GATEWAY_NAME,
             "namespace": labels.SYSTEM_NAMESPACE,
         },
-        "spec": {"gatewayClassName": CLASS, "listeners": [listener]},
+        "spec": {"gatewayClassName": CLASSES[backend], "listeners": [listener]},
     }
     return labelled_item(owner, "gateway", _COMPONENT, manifest)
 
@@ -117,6 +178,15 @@ def traefik(version: str) -> HelmRelease:
         "gatewayClass": {"enabled": False},
     }
     return _release(pin, version, values)
+
+
+def envoy_gateway(version: str) -> HelmRelease:
+    """Return the release of Envoy Gateway with the given chart version.
+
+    The routes of services name its Backends.
+    """
+    values = envoy_gateway_values({"extensionApis": {"enableBackend": True}})
+    return _release(charts.ENVOY_GATEWAY, version, values)
 
 
 def metallb() -> HelmRelease:

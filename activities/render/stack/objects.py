@@ -23,10 +23,9 @@ from api_types.resources.serving_stack import (
 )
 
 CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
-_ENVOY_VERSION = "gateway.envoyproxy.io/v1alpha1"
-ENVOY_PROXY = (_ENVOY_VERSION, "EnvoyProxy")
-CLIENT_TRAFFIC_POLICY = (_ENVOY_VERSION, "ClientTrafficPolicy")
-BACKEND_TRAFFIC_POLICY = (_ENVOY_VERSION, "BackendTrafficPolicy")
+ENVOY_PROXY = (apiversions.ENVOY, "EnvoyProxy")
+CLIENT_TRAFFIC_POLICY = (apiversions.ENVOY, "ClientTrafficPolicy")
+BACKEND_TRAFFIC_POLICY = (apiversions.ENVOY, "BackendTrafficPolicy")
 _REQUESTS_MAX = 1000
 """The number of open requests to a replica that one proxy accepts.
 

@@ -54,12 +54,7 @@ def _values_of(component: Component, spec: ServingStackSpec) -> Values:
         case components.CERT_MANAGER.key:
             return {"crds": {"enabled": True, "keep": False}}
         case components.ENVOY_GATEWAY.key:
-            return {
-                "config": {"envoyGateway": _envoy_gateway()},
-                # The policy would also apply to definitions of other owners, and
-                # conflict with the same policy of the Gateway API's own manifests.
-                "crds": {"gatewayAPI": {"safeUpgradePolicy": {"enabled": False}}},
-            }
+            return envoy_gateway_values(_envoy_gateway())
         case components.AI_GATEWAY.key:
             # A text, because Helm writes large numbers as `6.7108864e+07`.
             return {"controller": {"maxRecvMsgSize": str(_EXTENSION_MESSAGE_MIB << 20)}}
@@ -69,6 +64,16 @@ def _values_of(component: Component, spec: ServingStackSpec) -> Values:
             return _dra_driver(spec)
         case _:
             return {}
+
+
+def envoy_gateway_values(config: Values) -> Values:
+    """Return the values of Envoy Gateway's chart for a configuration."""
+    return {
+        "config": {"envoyGateway": config},
+        # The policy would also apply to definitions of other owners, and conflict with
+        # the same policy of the Gateway API's own manifests.
+        "crds": {"gatewayAPI": {"safeUpgradePolicy": {"enabled": False}}},
+    }
 
 
 def _envoy_gateway() -> Values:

@@ -12,6 +12,7 @@ from activities.observe.control import (
     read_class,
     read_gateway,
 )
+from activities.render.stack.objects import CONTROLLER as ENVOY_CONTROLLER
 
 
 def a_gateway(accepted: str, programmed: str, *addresses: str) -> dict[str, Any]:
@@ -125,6 +126,16 @@ def a_class(
                 problem="Accepted is not reported yet for the current generation"
             ),
             id="a class that was changed",
+        ),
+        pytest.param(
+            a_class() | {"spec": {"controllerName": ENVOY_CONTROLLER}},
+            ClassSeen(request=True, backend_request=True),
+            id="a class of Envoy Gateway, which lists nothing",
+        ),
+        pytest.param(
+            a_class(accepted="False") | {"spec": {"controllerName": ENVOY_CONTROLLER}},
+            ClassSeen(problem="Accepted is False: Why"),
+            id="a class that Envoy Gateway refuses",
         ),
         pytest.param(
             {"metadata": {"name": "c"}},

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 import activities.render
+from activities.render.gateway import objects
+from testbed.documents import load_all
 from testbed.programs.install import Installer
 
 pytestmark = [pytest.mark.slow, pytest.mark.testbed("shared")]
@@ -54,3 +56,26 @@ def test_definitions_equal_those_of_their_release(folder: str, module: str) -> N
         assert applied["spec"] == wanted["spec"], path.name
         annotations = wanted["metadata"]["annotations"]
         assert applied["metadata"]["annotations"] == annotations, path.name
+
+
+def test_the_control_cluster_keeps_the_standard_channel_with_envoy_gateway() -> None:
+    chart = Installer().envoy_gateway_chart() / "charts" / "crds" / "crds"
+    of_chart = [
+        each
+        for path in sorted(chart.rglob("*.yaml"))
+        for each in load_all(path.read_text())
+        if each
+    ]
+    channel = "gateway.networking.k8s.io/channel"
+    definitions = objects.envoy_definitions(of_chart)
+    assert {
+        each["metadata"]["annotations"].get(channel, each["spec"]["group"])
+        for each in definitions
+    } == {"standard", "gateway.envoyproxy.io"}
+    names = {each["metadata"]["name"].partition(".")[0] for each in definitions}
+    # Envoy Gateway does not start without these kinds of the Gateway API.
+    assert names >= {
+        *("gatewayclasses", "gateways", "listenersets", "httproutes", "grpcroutes"),
+        *("tlsroutes", "referencegrants", "backendtlspolicies"),
+        *("backends", "backendtrafficpolicies", "envoyproxies", "httproutefilters"),
+    }

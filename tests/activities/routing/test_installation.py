@@ -24,6 +24,7 @@ from api_types.messages.gateway_work import (
     InstallStepResult,
     RunInstallStep,
 )
+from api_types.messages.routing import GatewayBackend
 from api_types.pins import charts
 from api_types.settings import StackSettings
 from tests.activities.environment.asking import asked_by
@@ -32,6 +33,7 @@ from tests.activities.routing.conftest import Control
 from tests.environment.cached_programs import with_cached_helm
 from tests.environment.charts import ChartRepository
 from tests.environment.gateway_charts import NOWHERE, metallb_chart, traefik_chart
+from tests.environment.stack_charts import envoy_gateway
 
 pytestmark = pytest.mark.testbed
 
@@ -41,6 +43,13 @@ ADVERTISEMENT_KIND = GroupVersionKind("metallb.io/v1beta1", "L2Advertisement")
 SHARED = ObjectId(kinds.GATEWAY, "modelplane-system", "modelplane")
 CLASS = ObjectId(kinds.GATEWAY_CLASS, "", "traefik")
 SERVICE = ObjectId(kinds.SERVICE, "traefik-system", "traefik")
+ENVOY_CLASS = ObjectId(kinds.GATEWAY_CLASS, "", "envoy")
+PROXY = ObjectId(
+    GroupVersionKind("gateway.envoyproxy.io/v1alpha1", "EnvoyProxy"),
+    "modelplane-system",
+    "modelplane",
+)
+BALANCER = ObjectId(kinds.SERVICE, "envoy-gateway-system", "envoy-modelplane")
 STUCK = charts.TRAEFIK.version.replace("41.", "42.")
 
 
@@ -51,6 +60,11 @@ class Installation:
     control: Control
     activities: StackActivities
     uid: str
+    backend: GatewayBackend = "Traefik"
+
+    def steps(self) -> list[InstallStep]:
+        other = "traefik" if self.backend == "Envoy" else "envoy-gateway"
+        return [step for step in INSTALL_STEPS if step != other]
 
     async def step(
         self,
@@ -65,6 +79,8 @@ class Installation:
             traefik_version=version,
             address_pool="192.0.2.10-192.0.2.20",
             remove=remove,
+            backend=self.backend,
+            envoy_version=charts.ENVOY_GATEWAY.version,
         )
         result: InstallStepResult = await asked_by(GATEWAY).run(
             self.activities.run_install_step, order
@@ -91,7 +107,10 @@ async def installation(control: Control) -> AsyncIterator[Installation]:
     pool = control.activities.control.clusters
     assert isinstance(pool, KubernetesPool)
     with ChartRepository(
-        traefik_chart(), traefik_chart(STUCK, node_selector=NOWHERE), metallb_chart()
+        traefik_chart(),
+        traefik_chart(STUCK, node_selector=NOWHERE),
+        metallb_chart(),
+        envoy_gateway(charts.ENVOY_GATEWAY.version, awaits_pools=False),
     ) as repository:
         settings = StackSettings(chart_mirror=repository.url)
         helm = HelmClients(pool, with_cached_helm(settings))
@@ -102,7 +121,7 @@ async def installation(control: Control) -> AsyncIterator[Installation]:
             uuid.uuid4().hex,
         )
         yield found
-        for step in reversed(INSTALL_STEPS):
+        for step in reversed(found.steps()):
             await found.until_done(step, remove=True)
         helm.close()
 
@@ -111,7 +130,7 @@ async def test_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken
     installation: Installation,
 ) -> None:
     for _ in range(2):
-        for step in INSTALL_STEPS:
+        for step in installation.steps():
             await installation.until_done(step)
     assert await installation.revisions() == {"mp-metallb": 1, "mp-traefik": 1}
     given = await installation.get(
@@ -155,7 +174,7 @@ async def test_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken
     assert advertised["spec"] == {"ipAddressPools": ["modelplane"]}
 
     for _ in range(2):
-        for step in reversed(INSTALL_STEPS):
+        for step in reversed(installation.steps()):
             await installation.until_done(step, remove=True)
     assert await installation.revisions() == {}
     assert [await installation.get(each) for each in (SHARED, CLASS, SERVICE)] == [
@@ -165,6 +184,87 @@ async def test_a_gateway_is_installed_and_taken_away_and_every_step_may_be_taken
     ]
     # Deleting the definitions would delete everybody's routes.
     assert kinds.HTTP_ROUTE in await installation.control.api.resources(refresh=True)
+
+
+async def test_envoy_gateway_is_installed_and_taken_away(
+    installation: Installation,
+) -> None:
+    installation.backend = "Envoy"
+    for _ in range(2):
+        for step in installation.steps():
+            await installation.until_done(step)
+    assert await installation.revisions() == {"mp-gateway-helm": 1, "mp-metallb": 1}
+    given = await installation.get(
+        ObjectId(
+            GroupVersionKind("v1", "ConfigMap"),
+            "envoy-gateway-system",
+            "envoy-gateway-config",
+        )
+    )
+    assert given
+    assert json.loads(given["data"]["values"]) == {
+        "envoyGateway": {"extensionApis": {"enableBackend": True}}
+    }
+    found = [await installation.get(each) for each in (ENVOY_CLASS, SHARED, PROXY)]
+    gateway_class, gateway, proxy = (each["spec"] for each in found if each)
+    assert gateway_class == {
+        "controllerName": "gateway.envoyproxy.io/gatewayclass-controller",
+        "parametersRef": {
+            "group": "gateway.envoyproxy.io",
+            "kind": "EnvoyProxy",
+            "name": "modelplane",
+            "namespace": "modelplane-system",
+        },
+    }
+    assert gateway["gatewayClassName"] == "envoy"
+    assert [
+        (each["name"], each["port"], each["allowedRoutes"])
+        for each in gateway["listeners"]
+    ] == [("web", 80, {"namespaces": {"from": "All"}})]
+    assert proxy == {
+        "provider": {
+            "type": "Kubernetes",
+            "kubernetes": {"envoyService": {"externalTrafficPolicy": "Cluster"}},
+        },
+        "shutdown": {"drainTimeout": "3600s"},
+    }
+
+    for _ in range(2):
+        for step in reversed(installation.steps()):
+            await installation.until_done(step, remove=True)
+    assert await installation.revisions() == {}
+    assert [await installation.get(each) for each in (ENVOY_CLASS, SHARED, PROXY)] == [
+        None,
+        None,
+        None,
+    ]
+
+
+async def test_the_removal_waits_for_the_load_balancer_of_envoy_gateway(
+    installation: Installation,
+) -> None:
+    installation.backend = "Envoy"
+    await installation.until_done("envoy-gateway")
+    owning = "gateway.envoyproxy.io/owning-gateway"
+    await installation.control.api.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": BALANCER.name,
+                "namespace": BALANCER.namespace,
+                "labels": {
+                    f"{owning}-name": SHARED.name,
+                    f"{owning}-namespace": SHARED.namespace,
+                },
+            },
+            "spec": {"type": "LoadBalancer", "ports": [{"port": 80}]},
+        }
+    )
+    result = await installation.step("gateway", remove=True)
+    assert (result.done, BALANCER.name in result.message) == (False, True)
+    await installation.control.api.delete(BALANCER)
+    await installation.until_done("gateway", remove=True)
 
 
 async def test_an_incomplete_step_names_the_objects_that_it_waits_for(

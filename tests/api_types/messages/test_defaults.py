@@ -65,6 +65,8 @@ MEANING = {
     "GatewayUse.used": True,
     "GatewayChanged.present": True,
     "GatewayChanged.isolates_backends": True,
+    "GatewayChanged.backend": "Traefik",
+    "RunInstallStep.backend": "Traefik",
     "ReplicaAccount.started": True,
     "UninstallRelease.wait_seconds": 10,
     "CheckStack.poll_seconds": 5,

@@ -9,7 +9,6 @@ import pytest
 from api_types.validation.manifests import NO_CHECKS
 from tests.api_types import builders
 from tests.api_types.builders import (
-    CUT,
     DEVICE,
     GANG_LEADER,
     GANG_WORKER,
@@ -30,6 +29,7 @@ from tests.api_types.builders import (
     a_stack,
     an_endpoint,
     an_engine,
+    an_envoy_gateway,
     merged,
 )
 
@@ -829,7 +829,7 @@ CHOICES: list[tuple[str, Make, tuple[str, ...], str]] = [
     ),
     (
         "backend",
-        lambda v: a_gateway(backend=v, **({"traefik": CUT} if v == "Envoy" else {})),
+        lambda v: an_envoy_gateway() if v == "Envoy" else a_gateway(backend=v),
         ("Traefik", "Envoy"),
         "spec.backend",
     ),

@@ -526,16 +526,20 @@ CASES = [
         "Traefik with the block of Envoy",
         a_gateway(envoy={}),
         [
-            "spec.envoy: not allowed because backend is Traefik; remove it, or set backend "
-            "to Envoy"
+            (
+                "spec.envoy: not allowed because backend is Traefik; remove it, or set "
+                "backend to Envoy"
+            )
         ],
     ),
     Case(
         "Envoy with the block of Traefik",
         a_gateway(backend="Envoy"),
         [
-            "spec.traefik: not allowed because backend is Envoy; remove it, or set backend "
-            "to Traefik"
+            (
+                "spec.traefik: not allowed because backend is Envoy; remove it, or set "
+                "backend to Traefik"
+            )
         ],
     ),
     Case(

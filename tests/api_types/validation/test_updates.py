@@ -74,9 +74,11 @@ CASES: list[tuple[str, Manifest, dict[str, Any], list[str]]] = [
         stored(a_gateway()),
         an_envoy_gateway(),
         [
-            "spec.backend: cannot change from Traefik to Envoy; the routes of one backend "
-            "do not work in the other; delete the ModelServices and the "
-            "InferenceGateway, and create them again"
+            (
+                "spec.backend: cannot change from Traefik to Envoy; the routes of one "
+                "backend do not work in the other; delete the ModelServices and the "
+                "InferenceGateway, and create them again"
+            )
         ],
     ),
     (

@@ -54,6 +54,7 @@ class SimulatedControl(SimulatedClusters):
     - `configured`: whether a control cluster exists. `down`: whether it is unreachable.
     - `gateway`: whether its Gateway exists, which the last step installs.
     - `address`: the address of its gateway.
+    - `orders`: the orders of installation steps.
     - `done`: the applied and deleted objects in order, as `apply route qwen [a, b]`.
     - `routes`, `backends`: the objects that exist now.
     - `waits`: per incomplete step, the message of its wait.
@@ -74,6 +75,7 @@ class SimulatedControl(SimulatedClusters):
     waits: dict[str, str] = field(default_factory=dict)
     ineffective: set[str] = field(default_factory=set)
     denied: list[str] = field(default_factory=list)
+    orders: list[RunInstallStep] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     routes: dict[str, ApplyRoute] = field(default_factory=dict)
     backends: dict[str, str] = field(default_factory=dict)
@@ -209,6 +211,7 @@ class SimulatedControl(SimulatedClusters):
     @activity.defn
     async def run_install_step(self, order: RunInstallStep) -> InstallStepResult:
         self._check()
+        self.orders.append(order)
         self.done.append(f"{'remove' if order.remove else 'install'} {order.step}")
         self.gateway = self.gateway or (
             order.step == "gateway" and order.step not in self.ineffective
@@ -313,6 +316,12 @@ def a_gateway(*, version: str = "41.0.2", installed: bool = False) -> Json:
         },
         "spec": {"backend": "Traefik", "traefik": {"version": version}},
     }
+
+
+def an_envoy_gateway(*, installed: bool = False, **envoy: Any) -> Json:
+    """Return the gateway with the backend Envoy and the fields of its block."""
+    block = {"envoy": envoy} if envoy else {}
+    return {**a_gateway(installed=installed), "spec": {"backend": "Envoy", **block}}
 
 
 def a_service(name: str, *entries: Json, namespace: str = "ml-team") -> Json:

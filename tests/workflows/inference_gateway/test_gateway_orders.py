@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from api_types.messages.gateway_work import RunInstallStep
+from tests.workflows.environment.serverless import Serverless
 from workflows.inference_gateway.state import GatewayState
+from workflows.inference_gateway.workflow import InferenceGatewayWorkflow
 
 LONG = "9" * 300
 
@@ -28,3 +30,21 @@ def test_every_previously_accepted_spec_can_be_ordered(traefik: Any) -> None:
         address_pool=state.address_pool,
     )
     assert len(order.traefik_version) <= 253
+
+
+@pytest.mark.parametrize(
+    ("spec", "backend", "isolates"),
+    [
+        ({"backend": "Traefik", "traefik": {"version": "39.0.0"}}, "Traefik", False),
+        ({"backend": "Traefik", "traefik": {"version": "41.0.2"}}, "Traefik", True),
+        ({"backend": "Envoy"}, "Envoy", True),
+        ({"backend": "Envoy", "envoy": {"version": "v1.8.0"}}, "Envoy", True),
+    ],
+)
+def test_services_and_endpoints_learn_the_backend(
+    monkeypatch: pytest.MonkeyPatch, *, spec: Any, backend: str, isolates: bool
+) -> None:
+    Serverless(monkeypatch, "inferencegateway/default")
+    gateway = InferenceGatewayWorkflow(GatewayState(uid="u", spec=spec))
+    report = gateway._report()
+    assert (report.backend, report.isolates_backends) == (backend, isolates)

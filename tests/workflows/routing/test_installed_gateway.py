@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from api_types.pins import charts
 from tests.simulation.lives.virtual_plane import on_a_virtual_loop, virtual_plane
 from tests.workflows.environment.harness import (
     ControlPlane,
@@ -15,7 +16,11 @@ from tests.workflows.environment.harness import (
     message,
     reason,
 )
-from tests.workflows.environment.simulated_control import SimulatedControl, a_gateway
+from tests.workflows.environment.simulated_control import (
+    SimulatedControl,
+    a_gateway,
+    an_envoy_gateway,
+)
 
 PLAIN = ["install crds", "install traefik", "install gateway-class", "install gateway"]
 REMOVED = ["remove gateway", "remove gateway-class", "remove traefik", "remove crds"]
@@ -73,6 +78,40 @@ async def test_objects_missing_from_the_spec_are_removed_and_all_of_them_at_the_
         await plane.delete("InferenceGateway", "default")
         await plane.gone("InferenceGateway", "default")
         assert control.done == REMOVED
+
+
+@on_a_virtual_loop
+async def test_a_gateway_with_envoy_installs_and_removes_envoy_gateway() -> None:
+    control = SimulatedControl()
+    pool = {"loadBalancer": "MetalLB", "metallb": {"addressPool": POOL}}
+    envoy = [step.replace("traefik", "envoy-gateway") for step in PLAIN]
+    async with virtual_plane(control) as plane:
+        await plane.apply(an_envoy_gateway(installed=True, version="v1.9.0", **pool))
+        seen = await ready(plane)
+        await done(
+            control, [envoy[0], "install metallb", "install address-pool", *envoy[1:]]
+        )
+        assert {
+            (each.backend, each.envoy_version, each.traefik_version, each.address_pool)
+            for each in control.orders
+        } == {("Envoy", "v1.9.0", "", POOL)}
+        assert [
+            event["message"]
+            for event in seen["status"]["events"]
+            if event["reason"] == "Installed"
+        ] == ["Envoy Gateway ready, composing Gateway"]
+        control.done.clear()
+        # Without its block, Envoy has the pinned chart and no addresses of MetalLB.
+        control.orders.clear()
+        await plane.apply(an_envoy_gateway(installed=True))
+        await done(control, ["remove address-pool", "remove metallb", *envoy])
+        assert control.orders[-1].envoy_version == charts.ENVOY_GATEWAY.version
+        control.done.clear()
+        await plane.delete("InferenceGateway", "default")
+        await plane.gone("InferenceGateway", "default")
+        assert control.done == [
+            step.replace("traefik", "envoy-gateway") for step in REMOVED
+        ]
 
 
 @pytest.mark.parametrize(
