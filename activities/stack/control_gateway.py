@@ -66,7 +66,7 @@ async def install_step(
             return await _release(cluster, helm, objects.traefik(order.traefik_version))
         case "envoy-gateway":
             release = objects.envoy_gateway(order.envoy_version)
-            return await _release(cluster, helm, release)
+            return await _release(cluster, helm, release, with_definitions=False)
         case "gateway-class":
             await cluster.create(_namespace())
             return await _apply(cluster, _class_objects(owner, order))
@@ -148,7 +148,11 @@ def _gateway(owner: RenderOwner, order: RunInstallStep) -> RenderedObject:
 
 
 async def _release(
-    cluster: ClusterApi, helm: HelmPort, release: HelmRelease
+    cluster: ClusterApi,
+    helm: HelmPort,
+    release: HelmRelease,
+    *,
+    with_definitions: bool = True,
 ) -> InstallStepResult:
     if await helm.status(release.name, release.namespace) is None:
         problems = await releases.conflicts_of(cluster, helm, release)
@@ -157,7 +161,7 @@ async def _release(
                 f"control cluster: {'; '.join(problems[:_SHOWN_MAX])}: {_advice()}",
                 RELEASE_CONFLICT,
             )
-    ensured = await releases.ensure(helm, release)
+    ensured = await releases.ensure(helm, release, with_definitions=with_definitions)
     lagging = []
     for text in ensured.workloads:
         target = workload(text)

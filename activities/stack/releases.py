@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -113,10 +114,15 @@ async def revisions_of(
 
 
 async def ensure(
-    helm: HelmPort, release: HelmRelease, *, rewrite: bool = False
+    helm: HelmPort,
+    release: HelmRelease,
+    *,
+    rewrite: bool = False,
+    with_definitions: bool = True,
 ) -> EnsuredRelease:
     """Install or upgrade a release, and return it with its workloads."""
-    state: ReleaseState = await helm.ensure(as_release(release), rewrite=rewrite)
+    wanted = replace(as_release(release), with_definitions=with_definitions)
+    state: ReleaseState = await helm.ensure(wanted, rewrite=rewrite)
     rendered = await helm.render(as_release(release))
     return EnsuredRelease(
         name=state.name,

@@ -149,6 +149,7 @@ class HelmClient(HelmPort):
                 namespace=release.namespace,
                 # Otherwise helm would reuse the last revision's values for empty ones.
                 reset_values=True,
+                skip_crds=not release.with_definitions,
                 # The option reverts fields that somebody changed by hand. It never
                 # takes over objects of another release.
                 force_conflicts=self._helm.applies_on_server,

@@ -35,13 +35,16 @@ class Chart:
 class Release:
     """A release to install.
 
-    The values are a JSON tree and may contain secrets, so they are not shown.
+    The values are a JSON tree and may contain secrets, so they are not shown. Without
+    `with_definitions`, Helm leaves out the `crds/` directory of the chart. Helm 4 would
+    otherwise apply it over existing definitions.
     """
 
     name: str
     namespace: str
     chart: Chart
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    with_definitions: bool = True
 
 
 @dataclass(frozen=True)

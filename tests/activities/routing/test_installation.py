@@ -240,6 +240,28 @@ async def test_envoy_gateway_is_installed_and_taken_away(
     ]
 
 
+async def test_envoy_gateway_does_not_change_the_channel_of_the_gateway_api(
+    installation: Installation,
+) -> None:
+    # So a later InferenceGateway may have the other backend. Helm 4 would apply the
+    # experimental channel of the chart.
+    definition = ObjectId(kinds.CRD, "", "httproutes.gateway.networking.k8s.io")
+    channel = "gateway.networking.k8s.io/channel"
+    await installation.until_done("crds")
+    before = await installation.get(definition)
+    installation.backend = "Envoy"
+    for step in ("crds", "envoy-gateway"):
+        await installation.until_done(step)
+    after = await installation.get(definition)
+    assert before
+    assert after
+    found = [each["metadata"]["annotations"][channel] for each in (before, after)]
+    assert found[0] == found[1]
+    assert await installation.get(
+        ObjectId(kinds.CRD, "", "envoyproxies.gateway.envoyproxy.io")
+    )
+
+
 async def test_the_removal_waits_for_the_load_balancer_of_envoy_gateway(
     installation: Installation,
 ) -> None:
