@@ -59,7 +59,7 @@ STOP_SECONDS = 30
 STAGE_LAST = 9
 """Processes that `start_process` started, such as a worker, are stopped first."""
 
-FORMAT = 4
+FORMAT = 5
 """The version of running.json. A testbed of another version is restarted."""
 
 GATEWAY = "gateway"
@@ -89,8 +89,9 @@ class Testbed:
         """Start everything, with the existing data, and return its addresses.
 
         `data_plane` adds Traefik and simulated engines, so that a request to a Gateway
-        arrives at a pod's address. `envoy` does too, and gives simulated clusters Envoy
-        Gateway, Envoy and endpoint pickers in place of Traefik. A running testbed that
+        arrives at a pod's address. `envoy` does too, and gives all clusters Envoy
+        Gateway and Envoy in place of Traefik, and simulated clusters endpoint pickers. A
+        running testbed that
         matches the request is not changed. Another fleet or a missing part causes a
         restart with the same data.
 
@@ -112,6 +113,7 @@ class Testbed:
                 each.name: installer.definitions(each.name) for each in DEFINITIONS
             }
             gateway_objects: list[dict[str, Any]] = []
+            control_objects: list[dict[str, Any]] = []
             if envoy:
                 programs |= installer.programs(ENVOY_TOOLS)
                 definitions |= {
@@ -120,6 +122,9 @@ class Testbed:
                 }
                 chart = installer.envoy_gateway_chart()
                 gateway_objects = envoy_stack.documents(envoy, programs["helm"], chart)
+                control_objects = envoy_stack.control_documents(
+                    envoy.control, programs["helm"], chart
+                )
             self._supervision.stop()
             planes = self._prepare(
                 programs,
@@ -152,7 +157,7 @@ class Testbed:
                         self._bring_up,
                         plane,
                         definitions,
-                        gateway_objects,
+                        gateway_objects if plane.simulated else control_objects,
                         data_plane=data_plane,
                     )
                     for plane in planes
@@ -368,7 +373,7 @@ class Testbed:
             programs,
             simulated=simulated,
             data_plane=data_plane,
-            real_pods=envoy and simulated and stack,
+            real_pods=envoy and stack,
             stack=stack,
             token_review=review,
         )
@@ -425,7 +430,7 @@ class Testbed:
             self._supervision.wait_for(
                 manager, lambda: has_root_ca(kube), CONTROLLER_SECONDS, "does not work"
             )
-            if cluster:
+            if plane.has_nodes:
                 self._supervision.wait_for(
                     f"{plane.name}.kwok",
                     lambda: nodes_are_ready(kube),
@@ -434,7 +439,7 @@ class Testbed:
                 )
                 for part, scheme in (
                     ("kube-scheduler", "https"),
-                    *([("lws-health", "http")] if plane.stack else ()),
+                    *([("lws-health", "http")] if cluster and plane.stack else ()),
                 ):
                     name = f"{plane.name}.{part.removesuffix('-health')}"
                     url = f"{scheme}://127.0.0.1:{plane.port(part)}/readyz"

@@ -63,7 +63,10 @@ class ClusterControlPlane:
     home: Home
     programs: dict[str, Path]
     simulated: bool
-    """False for the control cluster, which has no nodes and no pods."""
+    """False for the control cluster, which has no GPU nodes.
+
+    It has one node for Envoy Gateway with `real_pods`, and otherwise none and no pods.
+    """
     data_plane: bool = False
     """Whether pods have engines, which must listen before a pod is ready."""
     real_pods: bool = False
@@ -75,6 +78,11 @@ class ClusterControlPlane:
     """
     token_review: str = ""
     """The URL at which the API server reviews bearer tokens; empty for none."""
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether pods run in the cluster."""
+        return self.simulated or self.real_pods
 
     @property
     def folder(self) -> Path:
@@ -104,8 +112,10 @@ class ClusterControlPlane:
     def ports(self) -> list[str]:
         """Return the names of the ports that the cluster needs."""
         parts = ["etcd", "etcd-peer", "kube-apiserver", "kube-controller-manager"]
+        if self.has_nodes:
+            parts += ["kube-scheduler", "kwok"]
         if self.simulated:
-            parts += ["kube-scheduler", "kwok", "lws-health", "lws-webhook"]
+            parts += ["lws-health", "lws-webhook"]
         return [f"{self.name}/{part}" for part in parts]
 
     def port(self, part: str) -> int:
@@ -125,7 +135,7 @@ class ClusterControlPlane:
             )
         if self.token_review:
             write_json(self._review_file, _webhook(self.token_review))
-        if not self.simulated:
+        if not self.has_nodes:
             return
         write_text(self.folder / "kwok-stages.yaml", dump_all(self._stages()))
         client = {"qps": CLIENT_QPS, "burst": CLIENT_BURST}
@@ -140,6 +150,8 @@ class ClusterControlPlane:
             "podMaxBackoffSeconds": 2,
         }
         write_json(self.folder / "scheduler.json", scheduler)
+        if not self.simulated:
+            return
         lws = {
             "apiVersion": "config.lws.x-k8s.io/v1alpha1",
             "kind": "Configuration",
@@ -167,13 +179,13 @@ class ClusterControlPlane:
 
         They exit and are restarted until the API server is ready.
         """
-        if not self.simulated:
+        if not self.has_nodes:
             return [self._controller_manager()]
         return [
             self._controller_manager(),
             self._scheduler(),
             self._kwok(),
-            *([self._lws()] if self.stack else []),
+            *([self._lws()] if self.simulated and self.stack else []),
         ]
 
     def _spec(self, part: str, stage: int, *arguments: str) -> ProcessSpec:

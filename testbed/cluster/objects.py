@@ -24,6 +24,7 @@ GATEWAY_CLASS = "testbed"
 GATEWAY_CONTROLLER = "testbed.modelplane.ai/gateway-controller"
 TRAEFIK_CLASS = "traefik"
 TRAEFIK_CONTROLLER = "traefik.io/gateway-controller"
+ENVOY_CLASS = "envoy"
 CLUSTER_PORT, CONTROL_PORT = 80, 8000
 """Ports of the listeners.
 

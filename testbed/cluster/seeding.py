@@ -13,10 +13,15 @@ from testbed.cluster import objects
 from testbed.cluster.control_plane import ClusterControlPlane
 from testbed.cluster.kube import Kube, collection, path_of
 from testbed.cluster.webhooks import custom_resources, lws_webhooks
-from testbed.fleet.fleet_file import FleetFile, SimulatedCluster
-from testbed.node.envoy_stack import CERTIFICATES
+from testbed.fleet.fleet_file import CONTROL, FleetFile, Pool, SimulatedCluster
+from testbed.node.envoy_stack import CERTIFICATES, ENVOY_GROUP
 from testbed.waiting import wait_until
 
+# The only node of a control cluster with pods is its system node.
+_CONTROL_NODES = SimulatedCluster(
+    name=CONTROL,
+    pools=[Pool.model_validate({"name": "none", "class": "none", "nodes": 0})],
+)
 ESTABLISHED_SECONDS = 120
 PARALLEL = 4
 
@@ -47,15 +52,22 @@ def seed(
     controller = (
         objects.TRAEFIK_CONTROLLER if data_plane else objects.GATEWAY_CONTROLLER
     )
-    # The chart of Envoy Gateway contains the Gateway API.
-    names = ["envoy-gateway" if plane.real_pods else "gateway-api"]
+    # The chart of Envoy Gateway contains the experimental channel of the Gateway API. The
+    # control cluster has its standard channel.
+    names = ["envoy-gateway" if plane.real_pods and cluster else "gateway-api"]
     if cluster:
         names += ["inference-extension", "lws"]
-    elif data_plane:
+    elif data_plane and not plane.real_pods:
         names.append("traefik")
     crds: list[Document] = []
     for name in names:
         crds += custom_resources(definitions[name])
+    if cluster is None and plane.real_pods:
+        crds += [
+            each
+            for each in custom_resources(definitions["envoy-gateway"])
+            if each["spec"]["group"] == ENVOY_GROUP
+        ]
     with ThreadPoolExecutor(PARALLEL) as pool:
         list(pool.map(kube.apply, crds))
         _await_established(plane, kube, crds)
@@ -63,6 +75,9 @@ def seed(
         list(pool.map(kube.apply, base))
         if plane.real_pods:
             _seed_gateway(kube, gateway_objects)
+            if cluster is None:
+                _seed_nodes(kube, _CONTROL_NODES, fleet, pool)
+                return
         gateway = objects.gateway(
             gateway_class, simulated=cluster is not None, middlewares=data_plane
         )
@@ -114,14 +129,15 @@ def _seed_nodes(
 
 
 def _seed_control_gateway(kube: Kube, gateway: Document) -> None:
-    """Create the control Gateway, or move it from the testbed's own class to Traefik's.
+    """Create the control Gateway, or move it from another class of the testbed.
 
-    A Gateway that the product has applied is not changed.
+    A Gateway that the product has applied for Traefik is not changed.
     """
     if kube.create(gateway) is not None:
         return
     stored = kube.get(path_of(gateway))
-    if stored and stored["spec"]["gatewayClassName"] == objects.GATEWAY_CLASS:
+    others = {objects.GATEWAY_CLASS, objects.ENVOY_CLASS}
+    if stored and stored["spec"]["gatewayClassName"] in others:
         kube.apply(gateway)
 
 

@@ -188,7 +188,8 @@ def _stores(pair: Pair) -> dict[str, object]:
 
 
 def _entry(plane: ClusterControlPlane) -> str:
-    port = CLUSTER_PORT if plane.simulated else CONTROL_PORT
+    # Only Traefik needs a port of its own.
+    port = CLUSTER_PORT if plane.has_nodes else CONTROL_PORT
     return f"{plane.home.gateway_address(plane.name)}:{port}"
 
 

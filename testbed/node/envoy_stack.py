@@ -18,7 +18,8 @@ from testbed.documents import load_all
 from testbed.waiting import StartFailed
 
 NAMESPACE = "envoy-gateway-system"
-CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
+ENVOY_GROUP = "gateway.envoyproxy.io"
+CONTROLLER = f"{ENVOY_GROUP}/gatewayclass-controller"
 CERTIFICATES = f"/api/v1/namespaces/{NAMESPACE}/secrets/envoy-gateway"
 """The path of the Secret that the chart's Job creates."""
 EXTENSION_NAMESPACE = "envoy-ai-gateway-system"
@@ -31,6 +32,16 @@ Document = dict[str, Any]
 
 
 @dataclass(frozen=True)
+class ControlEnvoy:
+    """The product's part on the control cluster, which has no AI gateway."""
+
+    values: Mapping[str, Any]
+    """The values of Envoy Gateway's chart."""
+    objects: Sequence[Document]
+    """The objects of its Gateway, and the Gateway as the last one."""
+
+
+@dataclass(frozen=True)
 class EnvoyStack:
     """The product's part: the values of the charts, and the objects of its Gateway."""
 
@@ -39,6 +50,7 @@ class EnvoyStack:
     message_bytes: int
     """The largest message that the AI gateway receives, a value of its chart."""
     objects: Sequence[Document]
+    control: ControlEnvoy
 
 
 def documents(stack: EnvoyStack, helm: Path, chart: Path) -> list[Document]:
@@ -79,6 +91,18 @@ def documents(stack: EnvoyStack, helm: Path, chart: Path) -> list[Document]:
         *_extension(stack.message_bytes),
         *_rendered(stack.values, helm, chart),
         *stack.objects,
+    ]
+
+
+def control_documents(control: ControlEnvoy, helm: Path, chart: Path) -> list[Document]:
+    """Return the objects of Envoy Gateway and of the Gateway for the control cluster.
+
+    Raise StartFailed if Helm refuses the values.
+    """
+    return [
+        _namespace(NAMESPACE),
+        *_rendered(control.values, helm, chart),
+        *control.objects,
     ]
 
 

@@ -1,12 +1,14 @@
 """A DNS server for the names of a cluster's Services, `NAME.NAMESPACE.svc.cluster.local`.
 
-It answers questions for IPv4 addresses over UDP. Other names do not exist.
+It answers questions for IPv4 addresses over UDP. Of other names, only those of the data
+plane's hosts file exist.
 """
 
 import asyncio
 import ipaddress
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import cast
 
 PORT = 53
@@ -25,8 +27,9 @@ Resolve = Callable[[str, str], list[str] | None]
 class NameServer(asyncio.DatagramProtocol):
     """Answers with `resolve(namespace, name)`, which returns None for unknown names."""
 
-    def __init__(self, resolve: Resolve) -> None:
+    def __init__(self, resolve: Resolve, hosts: Mapping[str, str]) -> None:
         self._resolve = resolve
+        self._hosts = hosts
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -34,11 +37,19 @@ class NameServer(asyncio.DatagramProtocol):
         self._transport = cast(asyncio.DatagramTransport, transport)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
-        if self._transport and (answer := answer_to(data, self._resolve)):
+        if self._transport and (answer := answer_to(data, self._resolve, self._hosts)):
             self._transport.sendto(answer, addr)
 
 
-def answer_to(question: bytes, resolve: Resolve) -> bytes | None:
+def read_hosts(file: Path) -> dict[str, str]:
+    """Return the address of each name in a hosts file."""
+    words = (line.split() for line in file.read_text().splitlines())
+    return {name: found[0] for found in words for name in found[1:]}
+
+
+def answer_to(
+    question: bytes, resolve: Resolve, hosts: Mapping[str, str]
+) -> bytes | None:
     """Return the answer to a message with one question, or None if it has another form."""
     if len(question) < _HEADER.size:
         return None
@@ -56,6 +67,8 @@ def answer_to(question: bytes, resolve: Resolve) -> bytes | None:
     found = None
     if len(lowered) == len(_SUFFIX) + 2 and tuple(lowered[2:]) == _SUFFIX:
         found = resolve(lowered[1], lowered[0])
+    elif (host := ".".join(lowered)) in hosts:
+        found = [hosts[host]]
     records = b"".join(
         struct.pack("!HHHIH", _POINTER_TO_NAME, _A, _IN, _SECONDS, 4)
         + ipaddress.IPv4Address(address).packed
@@ -67,11 +80,11 @@ def answer_to(question: bytes, resolve: Resolve) -> bytes | None:
     return header + question[_HEADER.size : at + 5] + records
 
 
-async def serve(address: str, resolve: Resolve) -> None:
+async def serve(address: str, resolve: Resolve, hosts: Mapping[str, str]) -> None:
     """Serve until cancelled."""
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: NameServer(resolve), local_addr=(address, PORT)
+        lambda: NameServer(resolve, hosts), local_addr=(address, PORT)
     )
     try:
         await asyncio.Event().wait()

@@ -31,11 +31,15 @@ async def of_cluster(
     """
     kube = KubeClient(server, Authority(Path(pki)))
     files = NodeFiles(Path(folder), Path(logs), name, programs, name_server_address)
+    # The hosts file of the data plane, which is mounted there.
+    hosts = name_server.read_hosts(Path("/etc/hosts"))
     proxy = Services(kube, services, gateway, api)
     try:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(proxy.run())
-            tasks.create_task(name_server.serve(name_server_address, proxy.addresses))
+            tasks.create_task(
+                name_server.serve(name_server_address, proxy.addresses, hosts)
+            )
             tasks.create_task(RealPods(kube, files).run())
     finally:
         await kube.close()

@@ -1,13 +1,15 @@
 """The answers to DNS questions, compared with messages of the standard's form."""
 
 import struct
+from pathlib import Path
 
 import pytest
 
-from testbed.node.name_server import answer_to
+from testbed.node.name_server import answer_to, read_hosts
 
 NUMBER = 0x1234
 A, AAAA = 1, 28
+HOSTS = {"provider.testbed.example": "10.245.255.254"}
 SERVICES = {("ml-team", "picker"): ["10.96.0.9"], ("ml-team", "none"): []}
 
 
@@ -31,13 +33,15 @@ def resolve(namespace: str, name: str) -> list[str] | None:
         ("none.ml-team.svc.cluster.local", A, 0, []),
         ("other.ml-team.svc.cluster.local", A, 3, []),
         ("example.com", A, 3, []),
+        ("Provider.testbed.example", A, 0, [bytes([10, 245, 255, 254])]),
+        ("provider.testbed.example", AAAA, 0, []),
     ],
 )
-def test_it_answers_for_services(
+def test_it_answers_for_services_and_hosts(
     name: str, kind: int, code: int, addresses: list[bytes]
 ) -> None:
     asked = question(name, kind)
-    answer = answer_to(asked, resolve)
+    answer = answer_to(asked, resolve, HOSTS)
     assert answer
     number, flags, questions, count, *_ = struct.unpack_from("!HHHHHH", answer)
     records = answer[len(asked) :]
@@ -53,4 +57,14 @@ def test_it_answers_for_services(
 
 @pytest.mark.parametrize("message", [b"", b"short", question("a")[:-3]])
 def test_it_ignores_other_messages(message: bytes) -> None:
-    assert answer_to(message, resolve) is None
+    assert answer_to(message, resolve, HOSTS) is None
+
+
+def test_a_hosts_file_may_name_an_address_several_times(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("127.0.0.1 localhost\n10.0.0.1 a.example b.example\n\n")
+    assert read_hosts(file) == {
+        "localhost": "127.0.0.1",
+        "a.example": "10.0.0.1",
+        "b.example": "10.0.0.1",
+    }
