@@ -37,7 +37,7 @@ class CloudChoice(StrEnum):
 
 
 class GatewayChoice(StrEnum):
-    """The gateway of the simulated clusters."""
+    """The gateway of the simulated clusters and of the control cluster."""
 
     TRAEFIK = "traefik"
     ENVOY = "envoy"
@@ -82,9 +82,10 @@ def up(
         typer.Option(
             "--gateway",
             help=(
-                "`envoy`: requests pass Envoy Gateway, Envoy and an endpoint picker, as "
-                "on real clusters; their programs are built once, which takes about 15 "
-                "minutes. `traefik` needs less memory and starts faster."
+                "`envoy`: requests pass Envoy Gateway and Envoy, on the control cluster "
+                "too, and an endpoint picker, as on real clusters; their programs are "
+                "built once, which takes about 15 minutes. The InferenceGateway needs "
+                "`backend: Envoy`. `traefik` needs less memory and starts faster."
             ),
         ),
     ] = GatewayChoice.TRAEFIK,
