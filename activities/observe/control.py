@@ -10,7 +10,7 @@ from activities.cluster_objects.ownership import ObjectOwner, owner_of
 from activities.observe.conditions import condition, find_condition
 from activities.observe.digest import content_digest
 from activities.observe.gateway import address_of
-from activities.render.stack.objects import CONTROLLER as ENVOY_CONTROLLER
+from activities.render.objects.envoy_gateway import CONTROLLER as ENVOY_CONTROLLER
 from api_types.base import NAME_MAX
 from api_types.digests import short_hash
 from api_types.labels import CONTROL_GATEWAY_NAME, SERVICE_NAME, SYSTEM_NAMESPACE

@@ -19,6 +19,7 @@ from activities.cluster_objects.cluster_api import (
 )
 from activities.cluster_objects.deletion import list_served
 from activities.observe.digest import was_applied
+from activities.render.objects.envoy_gateway import CONTROLLER
 from activities.render.stack import components, objects
 from activities.stack.ownership import object_conflict
 from activities.stack.releases import release_of
@@ -154,7 +155,7 @@ async def _classes(
         if own == objects.class_name(spec) or not object_conflict(item, name, uid):
             continue
         controller = str((item.get("spec") or {}).get("controllerName"))[:_NAME_MAX]
-        if controller == objects.CONTROLLER:
+        if controller == CONTROLLER:
             problems.append(
                 f"GatewayClass {own} belongs to another Envoy Gateway of the cluster, "
                 "and both would act on the classes of the other"

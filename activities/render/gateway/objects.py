@@ -4,15 +4,16 @@ import json
 from collections.abc import Iterable
 from importlib.resources import files
 
+from activities.render.objects.envoy_gateway import (
+    CONTROLLER as ENVOY_CONTROLLER,
+)
+from activities.render.objects.envoy_gateway import ENVOY_PROXY, chart_values
 from activities.render.objects.manifest import (
     Json,
     RenderedObject,
     RenderOwner,
     labelled_item,
 )
-from activities.render.stack.objects import CONTROLLER as ENVOY_CONTROLLER
-from activities.render.stack.objects import ENVOY_PROXY
-from activities.render.stack.values import envoy_gateway_values
 from api_types import labels
 from api_types.messages.routing import GatewayBackend
 from api_types.messages.stack import HelmRelease
@@ -185,7 +186,7 @@ def envoy_gateway(version: str) -> HelmRelease:
 
     The routes of services name its Backends.
     """
-    values = envoy_gateway_values({"extensionApis": {"enableBackend": True}})
+    values = chart_values({"extensionApis": {"enableBackend": True}})
     return _release(charts.ENVOY_GATEWAY, version, values)
 
 

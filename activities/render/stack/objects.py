@@ -6,6 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 from activities.render.objects.edge import SESSION_HEADER, STEERING_HEADERS
+from activities.render.objects.envoy_gateway import CONTROLLER, ENVOY_PROXY
 from activities.render.objects.manifest import (
     Json,
     RenderedObject,
@@ -22,8 +23,6 @@ from api_types.resources.serving_stack import (
     StackPods,
 )
 
-CONTROLLER = "gateway.envoyproxy.io/gatewayclass-controller"
-ENVOY_PROXY = (apiversions.ENVOY, "EnvoyProxy")
 CLIENT_TRAFFIC_POLICY = (apiversions.ENVOY, "ClientTrafficPolicy")
 BACKEND_TRAFFIC_POLICY = (apiversions.ENVOY, "BackendTrafficPolicy")
 _REQUESTS_MAX = 1000

@@ -1,5 +1,6 @@
 """The Helm values of each release, and the releases of a whole stack."""
 
+from activities.render.objects.envoy_gateway import chart_values
 from activities.render.stack import components
 from activities.render.stack.components import COMPONENTS, Component
 from activities.render.stack.pods import Values, merged, pod_values
@@ -54,7 +55,7 @@ def _values_of(component: Component, spec: ServingStackSpec) -> Values:
         case components.CERT_MANAGER.key:
             return {"crds": {"enabled": True, "keep": False}}
         case components.ENVOY_GATEWAY.key:
-            return envoy_gateway_values(_envoy_gateway())
+            return chart_values(_envoy_gateway())
         case components.AI_GATEWAY.key:
             # A text, because Helm writes large numbers as `6.7108864e+07`.
             return {"controller": {"maxRecvMsgSize": str(_EXTENSION_MESSAGE_MIB << 20)}}
@@ -64,16 +65,6 @@ def _values_of(component: Component, spec: ServingStackSpec) -> Values:
             return _dra_driver(spec)
         case _:
             return {}
-
-
-def envoy_gateway_values(config: Values) -> Values:
-    """Return the values of Envoy Gateway's chart for a configuration."""
-    return {
-        "config": {"envoyGateway": config},
-        # The policy would also apply to definitions of other owners, and conflict with
-        # the same policy of the Gateway API's own manifests.
-        "crds": {"gatewayAPI": {"safeUpgradePolicy": {"enabled": False}}},
-    }
 
 
 def _envoy_gateway() -> Values:

@@ -12,7 +12,7 @@ from activities.observe.control import (
     read_class,
     read_gateway,
 )
-from activities.render.stack.objects import CONTROLLER as ENVOY_CONTROLLER
+from activities.render.objects.envoy_gateway import CONTROLLER as ENVOY_CONTROLLER
 
 
 def a_gateway(accepted: str, programmed: str, *addresses: str) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from activities.render.objects.envoy_gateway import CONTROLLER
 from activities.render.stack import components, objects
 from api_types.errors import NameConflict
 from tests.activities.environment.cluster_under_test import eventually
@@ -157,7 +158,7 @@ async def test_another_envoy_gateway_is_a_conflict(stack: StackUnderTest) -> Non
     theirs = {
         "kind": "GatewayClass",
         "metadata": {"name": "eg"},
-        "spec": {"controllerName": objects.CONTROLLER},
+        "spec": {"controllerName": CONTROLLER},
     }
     stack.world.create(f"{GATEWAY_API}/gatewayclasses", theirs)
     with pytest.raises(

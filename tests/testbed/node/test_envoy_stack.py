@@ -1,6 +1,6 @@
 """The objects of the testbed's Envoy Gateway, compared with those of the product."""
 
-from activities.render.stack import objects
+from activities.render.objects.envoy_gateway import CONTROLLER
 from api_types.pins import charts, images
 from client.local.envoy import envoy_stack
 from testbed.cluster import objects as testbed_objects
@@ -16,7 +16,7 @@ def test_the_testbed_runs_the_pinned_versions_under_the_pinned_names() -> None:
     assert (f"v{ENVOY_GATEWAY}", testbed_stack.NAMESPACE, testbed_stack.CONTROLLER) == (
         charts.ENVOY_GATEWAY.version,
         charts.ENVOY_GATEWAY.namespace,
-        objects.CONTROLLER,
+        CONTROLLER,
     )
     assert service["fqdn"] == {
         "hostname": f"{host}.svc.cluster.local",
