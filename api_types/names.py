@@ -25,6 +25,8 @@ _CACHE_CLAIM_MAX = 57
 # Room for `-ipv4`.
 _ENDPOINT_SERVICE_MAX = 57
 
+ENDPOINT_DOMAIN = "endpoint.modelplane.internal"
+"""The domain of the host names of endpoints."""
 CLOUD_CREDENTIAL_KEY = "credentials"
 """The key in a Secret that holds the credential for creating clusters at a cloud."""
 _CLOUDS = ("gke", "eks", "aks", "nebius", "vultr")
@@ -212,10 +214,19 @@ def endpoint_slice_name(service: str, address_type: str) -> str:
     return f"{service}-{address_type.lower()}"
 
 
-def service_route_name(namespace: str, service: str) -> str:
-    """Return the name of a ModelService's HTTPRoute and Middleware.
+def endpoint_host(namespace: str, endpoint: str) -> str:
+    """Return the host name by which a gateway of a cluster knows a replica.
 
-    Both are on the control cluster.
+    The gateway of the control cluster sends it as the host of a request, so one path
+    fits every endpoint of a service. No name server knows it.
+    """
+    return f"{endpoint}.{namespace}.{ENDPOINT_DOMAIN}"
+
+
+def service_route_name(namespace: str, service: str) -> str:
+    """Return the name of a ModelService's HTTPRoute and of the objects of its policy.
+
+    All are on the control cluster.
     """
     return hashed_name(f"ms-{service}", ("service", namespace, service), _LABEL_MAX)
 

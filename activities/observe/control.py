@@ -108,13 +108,25 @@ def read_route(item: Mapping[str, Any]) -> RouteSeen | None:
 
 
 def read_middleware(item: Mapping[str, Any]) -> MiddlewareSeen | None:
-    """Reduce a Middleware. Returns None if Modelplane does not own it."""
+    """Reduce a Middleware, or an object of Envoy Gateway.
+
+    Returns None if Modelplane does not own it.
+    """
     owner = owner_of(item)
     return MiddlewareSeen(owner, content_digest(item)) if owner.uid else None
 
 
+def parts_digest(digests: Iterable[str]) -> str:
+    """Return a digest of the digests of the objects to which a route refers.
+
+    Returns "" for none, and for one object its own digest.
+    """
+    found = sorted(digests)
+    return short_hash(found) if len(found) > 1 else "".join(found)
+
+
 def names_middleware(route: Mapping[str, Any] | None) -> bool:
-    """Return whether a stored route of a service references a Middleware."""
+    """Return whether a route of a service refers to a Middleware or to Envoy's filter."""
     rules = ((route or {}).get("spec") or {}).get("rules") or ()
     return any(
         each.get("type") == "ExtensionRef"

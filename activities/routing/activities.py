@@ -25,7 +25,7 @@ from activities.render.objects.manifest import RenderOwner
 from activities.render.services.endpoint import Backend, endpoint_objects, slice_names
 from activities.render.services.route import service_route
 from activities.render.services.route_plan import RoutedBackend, plan_backends
-from activities.routing import middlewares
+from activities.routing import envoy_routes, middlewares
 from activities.routing.absent import find_absent
 from activities.routing.applying import apply_item, delete_objects, delete_taken_over
 from activities.routing.control_cluster import ControlCluster
@@ -179,9 +179,15 @@ class RoutingActivities:
                 f"{_SERVICE} {order.namespace}/{order.name}",
                 shared=True,
             )
-            stored, middleware = await self._apply_route(
-                cluster, owner, order, backends, report
-            )
+            if order.gateway == "Envoy":
+                stored, parts = await envoy_routes.apply_route(
+                    cluster, owner, order, backends, report
+                )
+                middleware = middlewares.AppliedMiddleware(parts)
+            else:
+                stored, middleware = await self._apply_route(
+                    cluster, owner, order, backends, report
+                )
         return AppliedRoute(
             name=stored["metadata"]["name"],
             generation=int(stored["metadata"].get("generation") or 0),
@@ -243,7 +249,9 @@ class RoutingActivities:
 
     @activity.defn
     async def remove_service_route(self, order: RemoveRoute) -> None:
-        """Delete the route of a service, then its Middleware, and wait for their end.
+        """Delete the route of a service, then the objects that it refers to.
+
+        Waits for their end.
 
         Raises StillThere if that takes too long.
         """
@@ -257,7 +265,12 @@ class RoutingActivities:
             )
             deleter = Deleter(cluster, order.uid, report, None)
             await delete_objects(deleter, [route])
-            if order.middleware_left:
+            if order.gateway == "Envoy":
+                owner = RenderOwner(
+                    _SERVICE, order.namespace, order.name, order.uid, generation=0
+                )
+                await envoy_routes.delete_parts(cluster, owner, report)
+            elif order.middleware_left:
                 await middlewares.delete_middleware(
                     deleter, order.namespace, order.name
                 )
@@ -282,7 +295,9 @@ class RoutingActivities:
         gateway = ObjectOwner(_GATEWAY, "", SINGLETON_NAME, order.uid)
         run = this_run(order.number, order.began)
         send = partial(_signal, activity.client(), run)
-        watch = ControlWatch(gateway, self.control.api, send, find_absent)
+        watch = ControlWatch(
+            gateway, self.control.api, send, find_absent, order.gateway or "Traefik"
+        )
         await until_first_ends(watch.run(), _heartbeat(watch, run), until_shutdown())
 
 

@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from activities.cluster_objects import kinds
@@ -23,6 +24,7 @@ from activities.observe.control import (
     MiddlewareSeen,
     RouteSeen,
     backend_digest,
+    parts_digest,
     read_class,
     read_gateway,
     read_middleware,
@@ -30,6 +32,7 @@ from activities.observe.control import (
     read_service,
     read_slice,
 )
+from activities.routing import envoy_routes
 from activities.routing.control_cluster import ROLES_FILE
 from activities.routing.middlewares import THE_GATEWAY
 from activities.watching.absent import FindAbsent
@@ -45,13 +48,17 @@ from api_types.messages.gateway_work import (
     ObservedGateway,
     ObservedServiceRoute,
 )
-from api_types.messages.routing import TimeoutSupport
+from api_types.messages.routing import GatewayBackend, TimeoutSupport
 
 _MANAGED = f"{labels.MANAGED_BY}={labels.MANAGED_BY_VALUE}"
 _ROUTES = Selection(kinds.HTTP_ROUTE, labels=_MANAGED)
 _SERVICES = Selection(kinds.SERVICE, labels=_MANAGED)
 _SLICES = Selection(kinds.ENDPOINT_SLICE, labels=_MANAGED)
-_MIDDLEWARES = Selection(kinds.MIDDLEWARE, labels=_MANAGED)
+# The kinds of the objects to which the route of a service refers.
+_PARTS: Mapping[GatewayBackend, tuple[GroupVersionKind, ...]] = {
+    "Traefik": (kinds.MIDDLEWARE,),
+    "Envoy": envoy_routes.PARTS,
+}
 _CLASSES = Selection(kinds.GATEWAY_CLASS)
 _SERVICE_KIND = "ModelService"
 # A kind that is no longer served may be served again after its CRDs were replaced.
@@ -96,7 +103,9 @@ class ControlIndex:
         self._routes: dict[NamespacedName, RouteSeen] = {}
         self._services: dict[NamespacedName, BackendPart] = {}
         self._slices: dict[NamespacedName, BackendPart] = {}
-        self._middlewares: dict[NamespacedName, MiddlewareSeen] = {}
+        self._parts: defaultdict[str, dict[NamespacedName, MiddlewareSeen]] = (
+            defaultdict(dict)
+        )
         self._owned: defaultdict[ObjectOwner, set[tuple[str, NamespacedName]]] = (
             defaultdict(set)
         )
@@ -107,7 +116,7 @@ class ControlIndex:
         self._class_problem_type = ""
         self.reachable = True
         self.error = ""
-        self.follows_middlewares: Callable[[], bool] = lambda: True
+        self.follows_parts: Callable[[], bool] = lambda: True
 
     def counts(self) -> dict[str, int]:
         """Return counters for the heartbeat."""
@@ -135,12 +144,14 @@ class ControlIndex:
         """Store or delete the record of an endpoint's slice."""
         self._put("slice", self._slices, key, seen)
 
-    def put_middleware(self, key: NamespacedName, seen: MiddlewareSeen | None) -> None:
-        """Store or delete the record of a service's Middleware."""
-        self._put("middleware", self._middlewares, key, seen)
+    def put_part(
+        self, kind: str, key: NamespacedName, seen: MiddlewareSeen | None
+    ) -> None:
+        """Store or delete the record of an object to which a service's route refers."""
+        self._put(kind, self._parts[kind], key, seen)
 
-    def middlewares_listed(self) -> None:
-        """Enqueue the services that need a Middleware: a missing one is relevant now."""
+    def parts_listed(self) -> None:
+        """Enqueue the services that need such objects: a missing one is relevant now."""
         for seen in self._routes.values():
             if seen.names_middleware:
                 self._enqueue(seen.owner)
@@ -199,17 +210,13 @@ class ControlIndex:
                 None,
             )
             seen = _observed_route(route)
-            if (
-                route is not None
-                and route.names_middleware
-                and self.follows_middlewares()
-            ):
-                digests = (
-                    self._middlewares[key].digest
-                    for kind, key in sorted(owned)
-                    if kind == "middleware"
+            if route is not None and route.names_middleware and self.follows_parts():
+                digest = parts_digest(
+                    self._parts[kind][key].digest
+                    for kind, key in owned
+                    if kind in self._parts
                 )
-                seen = seen.model_copy(update={"middleware": next(digests, "")})
+                seen = seen.model_copy(update={"middleware": digest})
             return PendingControlObservation(
                 self._observed(owner, route=seen), last=not owned
             )
@@ -320,8 +327,9 @@ def _why_unread(problem: ModelplaneError | None) -> str:
 class ControlWatch:
     """Watches the control cluster until cancelled.
 
-    `find_absent` is called once, with the workflow ids that have objects there. It
-    yields the owners that may have lost all their objects.
+    `backend` is the implementation of the gateway. `find_absent` is called once, with
+    the workflow ids that have objects there. It yields the owners that may have lost all
+    their objects.
     """
 
     def __init__(
@@ -330,6 +338,7 @@ class ControlWatch:
         resolve: Resolve,
         send: Send[ControlObserved],
         find_absent: FindAbsent,
+        backend: GatewayBackend = "Traefik",
     ) -> None:
         self._find_absent = find_absent
         self._all_listed = asyncio.Event()
@@ -351,14 +360,17 @@ class ControlWatch:
         ]
         # Nothing waits for these selections: if a kubeconfig user may not read them,
         # services just have no retries and timeouts.
-        self._middlewares = Reflector(
-            self._current,
-            _MIDDLEWARES,
-            read_middleware,
-            index.put_middleware,
-            index.middlewares_listed,
-            budget=budget,
-        )
+        self._parts = [
+            Reflector(
+                self._current,
+                Selection(kind, labels=_MANAGED),
+                read_middleware,
+                partial(index.put_part, kind.kind),
+                index.parts_listed,
+                budget=budget,
+            )
+            for kind in _PARTS[backend]
+        ]
         self._classes = Reflector(
             self._current,
             _CLASSES,
@@ -367,8 +379,8 @@ class ControlWatch:
             index.classes_listed,
             budget=budget,
         )
-        index.follows_middlewares = lambda: (
-            self._middlewares.synced and self._middlewares.lasting_problem is None
+        index.follows_parts = lambda: all(
+            each.synced and each.lasting_problem is None for each in self._parts
         )
 
     def counts(self) -> dict[str, int]:
@@ -380,7 +392,7 @@ class ControlWatch:
             tasks.create_task(self._notifier.run(self._index))
             tasks.create_task(self._stay_connected())
             tasks.create_task(self._notify_absent())
-            for reflector in (*self._reflectors, self._middlewares, self._classes):
+            for reflector in (*self._reflectors, *self._parts, self._classes):
                 tasks.create_task(self._keep_running(reflector))
 
     async def _keep_running(self, reflector: Reflector[Any]) -> None:
@@ -453,7 +465,7 @@ class ControlWatch:
         self._client = client
         self._connected.set()
         # Connections from before the outage may be broken without an error.
-        for reflector in (*self._reflectors, self._middlewares, self._classes):
+        for reflector in (*self._reflectors, *self._parts, self._classes):
             reflector.resume()
 
     def _is_blocked(self, owner: ObjectOwner) -> bool:

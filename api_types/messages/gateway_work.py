@@ -62,10 +62,12 @@ class RemoveBackend(Message):
 class RouteEntry(Message):
     """One entry of a service: its share, and its routable endpoints by name.
 
-    It has no endpoints if other entries serve instead.
+    It has no endpoints if other entries serve instead, and the gateway cannot fall back
+    to it. With `standby` the gateway falls back to it.
     """
 
     weight: int = 1
+    standby: bool | None = None
     endpoints: Annotated[
         list[SelectedEndpoint], Field(max_length=ROUTE_BACKENDS_MAX)
     ] = Field(default_factory=list)
@@ -104,8 +106,9 @@ class ApplyRoute(Message):
     Without endpoints the route has no backends. `retries` configures its Middleware;
     None means a route without one. `middleware_left`: an earlier Middleware may exist.
     `timeouts` are the timeouts that the gateway supports; None means a rule without
-    timeouts. `gateway_recovers`: the control cluster just recovered, so its gateway may
-    not load new objects yet.
+    timeouts. `gateway` is the implementation of the gateway, None for Traefik.
+    `gateway_recovers`: the control cluster just recovered, so its gateway may not load
+    new objects yet.
     """
 
     namespace: Name
@@ -117,6 +120,7 @@ class ApplyRoute(Message):
     retries: RouteRetries | None = None
     middleware_left: bool | None = None
     timeouts: RouteTimeouts | None = None
+    gateway: GatewayBackend | None = None
     gateway_recovers: bool | None = None
 
 
@@ -131,7 +135,8 @@ class AppliedRoute(Message):
     """The applied route, with its generation and a digest of the stored object.
 
     The backends are in the order of entries and names. `middleware` is a digest of its
-    Middleware, empty for a route without one; `middleware_problem` is then the reason.
+    Middleware, or of the Backends, policy and filter of Envoy Gateway; it is empty for a
+    route without them. `middleware_problem` is then the reason.
     `timeouts` are the timeouts of its rule.
     """
 
@@ -147,15 +152,17 @@ class AppliedRoute(Message):
 
 
 class RemoveRoute(Message):
-    """Delete the HTTPRoute of a service, then its Middleware if there is one.
+    """Delete the HTTPRoute of a service, then the objects that it refers to.
 
-    Objects of another owner are kept.
+    Objects of another owner are kept. `gateway` is the implementation that has had them,
+    None for Traefik.
     """
 
     namespace: Name
     name: Name
     uid: Id
     middleware_left: bool | None = None
+    gateway: GatewayBackend | None = None
 
 
 # The gateway
@@ -181,12 +188,14 @@ class WatchGateway(Message):
     """Watch the control cluster until cancelled.
 
     `number` counts the watches of the InferenceGateway with this uid. `began` orders
-    the watches of all successive gateways; earlier versions do not send it.
+    the watches of all successive gateways; earlier versions do not send it. `gateway` is
+    its implementation, None for Traefik.
     """
 
     uid: Id
     number: int = 0
     began: SentAt = 0
+    gateway: GatewayBackend | None = None
 
 
 class ObservedGateway(Message):
@@ -208,8 +217,9 @@ class ObservedServiceRoute(Message):
     """The HTTPRoute of a service.
 
     `accepted`, `resolved`: the gateway's conditions for the current generation, with a
-    message if one is false. `middleware` is a digest of its Middleware, empty if the
-    Middleware does not exist; None if the route has none, or if it is not known.
+    message if one is false. `middleware` is a digest of its Middleware or of its objects
+    of Envoy Gateway, empty if none exists; None if the route has none, or if it is not
+    known.
     """
 
     present: bool

@@ -89,6 +89,8 @@ class ServiceReport(Message):
     version of the list that they are from; a directory that lost its state recovers
     both from this report. `created` is the creation time of the service: if two
     services select one endpoint and only one may route to it, the older service may.
+    `falls_back`: the gateway itself falls back to the entries of the second priority
+    with routable endpoints, so the list has those too.
     """
 
     name: Name
@@ -102,6 +104,7 @@ class ServiceReport(Message):
         default_factory=list
     )
     version: SentAt = 0
+    falls_back: bool = False
     gone: bool = False
 
 
@@ -124,7 +127,8 @@ class EntryEndpoints(Message):
     """The number of endpoints of an entry, and the first of its routable endpoints.
 
     `endpoints` is empty while entries of a smaller priority have routable endpoints
-    (`standby`). It is also empty if the earlier entries use up all backends of a route.
+    (`standby`), unless the gateway falls back to this entry. It is also empty if the
+    earlier entries use up all backends of a route.
     """
 
     matched: int = 0

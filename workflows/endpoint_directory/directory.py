@@ -149,6 +149,7 @@ class Directory:
                 "created": message.created,
                 "sequence": message.sequence,
                 "entries": message.entries,
+                "falls_back": message.falls_back,
             }
         )
         # The service may have lost its last list, so send one again.
@@ -287,18 +288,19 @@ class Directory:
             [endpoint for endpoint in endpoints if endpoint.backend]
             for endpoints in selected
         ]
-        first = min(
-            (
+        priorities = sorted(
+            {
                 entry.priority
                 for entry, endpoints in zip(service.entries, ready, strict=True)
                 if endpoints
-            ),
-            default=None,
+            }
         )
+        first = next(iter(priorities), None)
         active = [
             number
+            for priority in priorities[: 2 if service.falls_back else 1]
             for number, entry in enumerate(service.entries)
-            if ready[number] and entry.priority == first
+            if ready[number] and entry.priority == priority
         ]
         listed = set(islice(active, ROUTE_BACKENDS_MAX))
         return [

@@ -27,6 +27,7 @@ class KnownService(Message):
 
     Attributes:
         sequence: the sequence of its report.
+        falls_back: whether its lists have the entries of the second priority.
         sent: the version of its last list.
         digest: the digest of the content of that list.
         listed: the endpoints in that list.
@@ -41,6 +42,7 @@ class KnownService(Message):
     created: str = ""
     sequence: int = 0
     entries: list[EntrySelection] = Field(default_factory=list)
+    falls_back: bool = False
     sent: int = 0
     digest: str = ""
     listed: list[str] = Field(default_factory=list)

@@ -125,6 +125,16 @@ def current_list(state: ServiceState) -> ServiceEndpoints | None:
     )
 
 
+def falls_back(state: ServiceState) -> bool:
+    """Return whether the gateway itself falls back to entries of another priority."""
+    return state.gateway.known is not None and state.gateway.known.backend == "Envoy"
+
+
+def has_parts(route: ApplyRoute) -> bool:
+    """Return whether a route refers to a Middleware, or to objects of Envoy Gateway."""
+    return route.retries is not None or route.gateway == "Envoy"
+
+
 def is_shared(state: ServiceState, endpoint: SelectedEndpoint) -> bool:
     """Return whether an older service routes an endpoint of this service.
 
@@ -139,7 +149,20 @@ def is_shared(state: ServiceState, endpoint: SelectedEndpoint) -> bool:
 
 def routable(state: ServiceState, entry: EntryEndpoints) -> list[SelectedEndpoint]:
     """Return the endpoints of an entry that the route of this service may have."""
-    return [endpoint for endpoint in entry.endpoints if not is_shared(state, endpoint)]
+    return [
+        endpoint
+        for endpoint in entry.endpoints
+        if not is_shared(state, endpoint) and not is_outside(state, endpoint)
+    ]
+
+
+def is_outside(state: ServiceState, endpoint: SelectedEndpoint) -> bool:
+    """Return whether the gateway cannot reach an endpoint by its host.
+
+    Envoy tries several endpoints for one request, and writes the host of each, but not
+    a path of each. A ModelEndpoint of a user has a path of its own.
+    """
+    return falls_back(state) and not endpoint.cluster
 
 
 def shared_with(state: ServiceState) -> list[str]:
@@ -168,12 +191,17 @@ def wanted_route(state: ServiceState, namespace: str, name: str) -> WantedRoute 
         uid=state.uid,
         entries=[
             RouteEntry(
-                weight=entry.get("weight", 1), endpoints=routable(state, selected)
+                weight=entry.get("weight", 1),
+                standby=True if selected.standby and falls_back(state) else None,
+                endpoints=[]
+                if selected.standby and not falls_back(state)
+                else routable(state, selected),
             )
             for entry, selected in zip(entries_of(state), found.entries, strict=True)
         ],
         retries=retries_of(state),
         timeouts=supported_timeouts(state),
+        gateway="Envoy" if falls_back(state) else None,
     )
     return WantedRoute(
         route, report_digest([route.wire(), state.gateway.known.connects])
@@ -276,6 +304,13 @@ def routing_ready(state: ServiceState, now: datetime) -> Verdict:
             "and this version of Traefik cannot separate the two; "
             "upgrade Traefik or select other endpoints",
         )
+    if outside := _outside(state):
+        return Verdict(
+            FALSE,
+            "EndpointsUnsupported",
+            f"requests do not go to {outside}: an InferenceGateway with backend Envoy "
+            "routes to replicas only; select replicas, or use backend Traefik",
+        )
     if state.applied is None:
         return Verdict(FALSE, "Configuring", "there is no route yet")
     if not state.applied.backends:
@@ -295,6 +330,18 @@ def routing_ready(state: ServiceState, now: datetime) -> Verdict:
     return _accepted_by_gateway(state, now)
 
 
+def _outside(state: ServiceState) -> str:
+    entries = state.selected.entries if state.selected else []
+    found = sorted(
+        each.name
+        for entry in entries
+        for each in entry.endpoints
+        if is_outside(state, each)
+    )
+    more = f" and {len(found) - _ENTRIES_SHOWN} more" * (len(found) > _ENTRIES_SHOWN)
+    return f"ModelEndpoint {', '.join(found[:_ENTRIES_SHOWN])}{more}" if found else ""
+
+
 def retries_ready(state: ServiceState) -> Verdict | None:
     """Return the RetriesReady condition; None if the spec has no retries."""
     if retries_of(state) is None:
@@ -312,7 +359,8 @@ def retries_ready(state: ServiceState) -> Verdict | None:
             "MiddlewareUnavailable",
             f"requests are routed but not retried: {applied.middleware_problem}",
         )
-    return Verdict(TRUE, "MiddlewareApplied", "")
+    applied_as = "PolicyApplied" if falls_back(state) else "MiddlewareApplied"
+    return Verdict(TRUE, applied_as, "")
 
 
 def timeouts_ready(state: ServiceState) -> Verdict | None:

@@ -198,13 +198,17 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             entries=decisions.selections(self.state),
             routed=decisions.routed_names(self.state),
             version=self.state.selected.version if self.state.selected else 0,
+            falls_back=decisions.falls_back(self.state),
         )
 
     async def report_changes(self) -> None:
         """Report a changed selection to the directory."""
-        digest = report_digest(
-            [entry.wire() for entry in decisions.selections(self.state)]
-        )
+        selections: list[Any] = [
+            entry.wire() for entry in decisions.selections(self.state)
+        ]
+        if decisions.falls_back(self.state):
+            selections.append("falls back")
+        digest = report_digest(selections)
         if digest == self.state.report_digest:
             return
         self.state.report_digest = digest
@@ -255,8 +259,8 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             if self.state.middleware_started
             else wanted.route
         )
-        self.state.middleware_started |= order.retries is not None
-        if order.retries and self._gateway_recovers():
+        self.state.middleware_started |= decisions.has_parts(order)
+        if order.retries and order.gateway is None and self._gateway_recovers():
             order = order.model_copy(update={"gateway_recovers": True})
         endpoints = sum(len(entry.endpoints) for entry in wanted.route.entries)
         summary = f"route {self.namespace}/{self.name} to {endpoints} endpoints"
@@ -295,6 +299,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                 name=self.name,
                 uid=self.state.uid,
                 middleware_left=self.state.middleware_started or None,
+                gateway="Envoy" if decisions.falls_back(self.state) else None,
             ),
             **activity_options.on_cluster(
                 activity_options.APPLY,
@@ -310,7 +315,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         Schedule the next attempt if it failed.
         """
         state = self.state
-        state.middleware_started = order.retries is not None
+        state.middleware_started = decisions.has_parts(order)
         if order.retries is None or applied.middleware:
             state.middleware_retry_at, state.middleware_attempts = "", 0
             return
@@ -365,9 +370,8 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             min(self.state.drift_repairs + 1, 16),
             now.isoformat(),
         )
-        drifted = (
-            "Middleware" if decisions.middleware_drifted(self.state) else "HTTPRoute"
-        )
+        part = "policy" if decisions.falls_back(self.state) else "Middleware"
+        drifted = part if decisions.middleware_drifted(self.state) else "HTTPRoute"
         self.context.record_event(
             "Warning",
             "DriftDetected",

@@ -6,6 +6,7 @@ Keys of engines, monitors and copies consist of a prefix and a name.
 """
 
 MODEL_ROUTE = "model-route"
+HOST_ROUTE = "model-route-by-host"
 MODEL_REWRITE = "model-rewrite"
 INFERENCE_POOL = "inference-pool"
 MODEL_SERVICE = "model-service"

@@ -47,7 +47,7 @@ STEPS = (
         "delete the route",
         components.ROUTING,
         ((apiversions.GATEWAY, "HTTPRoute"),),
-        (inventory_keys.MODEL_ROUTE,),
+        (inventory_keys.MODEL_ROUTE, inventory_keys.HOST_ROUTE),
     ),
     TeardownStep(
         4,

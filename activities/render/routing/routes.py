@@ -11,7 +11,7 @@ from activities.render.inputs.findings import RoutingUnsupported, ServingStackMi
 from activities.render.objects import components, contract, edge, inventory_keys
 from activities.render.objects.manifest import Json, RenderedObject, labelled_item
 from activities.render.routing import picker, rewrites
-from api_types import labels
+from api_types import labels, names
 from api_types.pins import apiversions
 from api_types.pins.features import DATA_PARALLEL
 
@@ -60,13 +60,13 @@ def surface(context: Context) -> list[RenderedObject]:
             "port": contract.ENGINE_PORT,
             "filters": [of_backend],
         }
-        return [_service(context), _route(context, backend, of_rule)]
+        return [_service(context), *_routes(context, backend, of_rule)]
     backend = {
         "group": apiversions.INFERENCE_GROUP,
         "kind": "InferencePool",
         "name": context.pool,
     }
-    return [_pool(context), *rewrites.rewrites(context), _route(context, backend)]
+    return [_pool(context), *rewrites.rewrites(context), *_routes(context, backend)]
 
 
 def serving_selector(context: Context) -> dict[str, str]:
@@ -111,29 +111,55 @@ def _pool(context: Context) -> RenderedObject:
     )
 
 
-def _route(context: Context, backend: Json, *filters: Json) -> RenderedObject:
-    path = f"/{context.replica.namespace}/{context.replica.name}"
+def _routes(context: Context, backend: Json, *filters: Json) -> list[RenderedObject]:
+    """Return the routes by host and by path.
+
+    A control gateway that tries several endpoints for one request cannot rewrite its
+    path for each of them, but its host.
+    """
+    namespace, name = context.replica.namespace, context.replica.name
+    path = f"/{namespace}/{name}"
     rewrite = {
         "type": "URLRewrite",
         "urlRewrite": {
             "path": {"type": "ReplacePrefixMatch", "replacePrefixMatch": "/"}
         },
     }
+    responder = {
+        "type": "ResponseHeaderModifier",
+        "responseHeaderModifier": {
+            "set": [{"name": labels.RESPONDER_HEADER, "value": name}]
+        },
+    }
+    host = names.endpoint_host(namespace, name)
+    by_host = _route(
+        context, f"{context.workload}-by-host", "", backend, [*filters, responder]
+    )
+    by_host["spec"]["hostnames"] = [host]
+    by_path = _route(context, context.workload, path, backend, [*filters, rewrite])
+    return [
+        labelled_item(context.owner, key, components.ROUTING, manifest)
+        for key, manifest in (
+            (inventory_keys.HOST_ROUTE, by_host),
+            (inventory_keys.MODEL_ROUTE, by_path),
+        )
+    ]
+
+
+def _route(
+    context: Context, name: str, path: str, backend: Json, filters: list[Json]
+) -> Json:
     rule = {
-        "matches": [
-            {
-                "path": {"type": "PathPrefix", "value": f"{path}/"},
-            }
-        ],
-        "filters": [*filters, rewrite],
+        "matches": [{"path": {"type": "PathPrefix", "value": f"{path}/"}}],
+        "filters": filters,
         # Disabled, because the gateway's own limit would cut long token streams.
         "timeouts": {"request": "0s"},
         "backendRefs": [backend],
     }
-    manifest = {
+    return {
         "apiVersion": apiversions.GATEWAY,
         "kind": "HTTPRoute",
-        "metadata": context.metadata(context.workload),
+        "metadata": context.metadata(name),
         "spec": {
             "parentRefs": [
                 {"name": labels.GATEWAY_NAME, "namespace": labels.SYSTEM_NAMESPACE}
@@ -141,6 +167,3 @@ def _route(context: Context, backend: Json, *filters: Json) -> RenderedObject:
             "rules": [rule, edge.blocking_rule(path)],
         },
     }
-    return labelled_item(
-        context.owner, inventory_keys.MODEL_ROUTE, components.ROUTING, manifest
-    )

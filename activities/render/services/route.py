@@ -65,6 +65,11 @@ def service_route(
     ]
     if backends:
         rules.append(blocking_rule(path.rstrip("/")))
+    return route_manifest(owner, rules)
+
+
+def route_manifest(owner: RenderOwner, rules: Sequence[Json]) -> RenderedObject:
+    """Return the route of a service with these rules."""
     manifest: Json = {
         "apiVersion": apiversions.GATEWAY,
         "kind": "HTTPRoute",
@@ -79,7 +84,7 @@ def service_route(
                     "namespace": labels.SYSTEM_NAMESPACE,
                 }
             ],
-            "rules": rules,
+            "rules": list(rules),
         },
     }
     return labelled_item(owner, ROUTE, components.ROUTING, manifest)

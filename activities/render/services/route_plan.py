@@ -13,8 +13,12 @@ from api_types.messages.routing import SelectedEndpoint
 
 
 class RoutedBackend(NamedTuple):
+    """An endpoint in a route, with the number of its entry."""
+
     endpoint: SelectedEndpoint
     weight: int
+    entry: int = 0
+    standby: bool = False
 
 
 def plan_backends(entries: Sequence[RouteEntry]) -> list[RoutedBackend]:
@@ -29,8 +33,11 @@ def plan_backends(entries: Sequence[RouteEntry]) -> list[RoutedBackend]:
     routed = [listed[:count] for listed, count in zip(endpoints, counts, strict=True)]
     weights = backend_weights(_entries(entries, routed))
     backends: list[RoutedBackend] = []
-    for of_entry, entry_weights in zip(routed, weights, strict=True):
-        backends += map(RoutedBackend, of_entry, entry_weights)
+    for number, (entry, of_entry) in enumerate(zip(entries, routed, strict=True)):
+        backends += [
+            RoutedBackend(endpoint, weight, number, bool(entry.standby))
+            for endpoint, weight in zip(of_entry, weights[number], strict=True)
+        ]
     return backends
 
 

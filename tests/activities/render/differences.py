@@ -41,6 +41,11 @@ _ENGINE_TEMPLATES = (
 
 INTENDED = (
     Intended(
+        "*/HTTPRoute/*-by-host",
+        "(added)",
+        "an Envoy that tries several replicas for a request sends the host of each",
+    ),
+    Intended(
         "*/LeaderWorkerSet/*-????????",
         f"spec.{_WORKERS}.spec.initContainers",
         "followers wait for their leader, so that an early start does not end the group",

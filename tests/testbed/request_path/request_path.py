@@ -236,10 +236,11 @@ class RequestPath:
     def inside(self, *command: str) -> str:
         """Return the output of a command in the network of the pods."""
         return subprocess.run(
-            [*self._enter(), *command], check=True, capture_output=True, text=True
+            [*self.enter(), *command], check=True, capture_output=True, text=True
         ).stdout
 
-    def _enter(self) -> list[str]:
+    def enter(self) -> list[str]:
+        """Return the words before a command that runs in the network of the pods."""
         pid = self.testbed.process_pid(ENCLAVE)
         user = [] if os.geteuid() == 0 else ["--user", "--preserve-credentials"]
         return ["nsenter", f"--target={pid}", "--net", *user, "--"]
@@ -253,7 +254,7 @@ class RequestPath:
     def listener(self) -> Iterator["Listener"]:
         """Listen in the network of the pods, at an address that no request may reach."""
         process = subprocess.Popen(
-            [*self._enter(), sys.executable, "-c", _LISTENER],
+            [*self.enter(), sys.executable, "-c", _LISTENER],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -411,6 +411,7 @@ def test_objects_are_in_the_order_of_apply() -> None:
         "epp-service",
         "epp",
         "inference-pool",
+        "model-route-by-host",
         "model-route",
         "monitor-engines",
         "monitor-epp",

@@ -68,7 +68,7 @@ def test_routes_are_deleted_first_and_claims_last() -> None:
     ] == [
         (1, []),
         (2, []),
-        (3, ["model-route"]),
+        (3, ["model-route", "model-route-by-host"]),
         (4, ["inference-pool"]),
         (
             5,

@@ -1,0 +1,227 @@
+"""A ModelService behind Envoy Gateway, with endpoints whose failures a test chooses.
+
+The gateway is a second one on the cluster of the request path, with the listener of the
+control cluster's gateway. The endpoints are processes in the network of the pods.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import httpx
+
+from activities.render.gateway import objects as control_gateway
+from activities.render.objects.manifest import RenderOwner
+from activities.render.services.endpoint import Backend, endpoint_objects
+from activities.render.services.envoy import envoy_objects
+from activities.render.services.route_plan import plan_backends
+from api_types import names
+from api_types.messages.gateway_work import RouteEntry, RouteRetries, RouteTimeouts
+from api_types.messages.routing import SelectedEndpoint
+from api_types.text.endpoint_url import read_url
+from testbed.cluster.kube import path_of
+from tests.testbed.request_path.request_path import (
+    NAMESPACE,
+    RequestPath,
+    condition,
+    eventually,
+)
+
+Json = dict[str, Any]
+GATEWAY_CLASS = "envoy"
+ADDRESS = "10.245.255.250"
+HOST_HEADER = "x-test-host"
+"""The header of a response with the host that the endpoint received."""
+SLOW_SECONDS = 12
+
+# Each line of its input is `PORT MODE`. It answers a line when the mode is in force. All
+# requests get the mode's response: a status code, `slow`, `reset` or `stream`; the mode
+# `refused` closes the port.
+_ENDPOINTS = f"""
+import asyncio, json, socket, struct, sys
+modes, servers = {{}}, {{}}
+async def connected(reader, writer):
+    port = writer.get_extra_info("sockname")[1]
+    try:
+        while True:
+            head = (await reader.readuntil(b"\\r\\n\\r\\n")).decode("latin-1")
+            lines = head.split("\\r\\n")
+            headers = {{k.lower(): v.strip() for k, _, v in (l.partition(":") for l in lines[1:])}}
+            body = await reader.readexactly(int(headers.get("content-length", 0)))
+            mode = modes[port]
+            if mode == "slow":
+                await asyncio.sleep({SLOW_SECONDS})
+            if mode == "reset":
+                linger = struct.pack("ii", 1, 0)
+                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                return
+            told = json.dumps({{"port": port, "path": lines[0].split()[1], "body": len(body)}}).encode()
+            status = int(mode) if mode.isdigit() else 200
+            writer.write(f"HTTP/1.1 {{status}} Told\\r\\n{HOST_HEADER}: {{headers['host']}}\\r\\n"
+                         f"retry-after: 30\\r\\ncontent-length: {{len(told)}}\\r\\n\\r\\n".encode() + told)
+            await writer.drain()
+    except (OSError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        writer.close()
+async def main():
+    lines = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    async for line in lines:
+        port, mode = line.decode().split()
+        port = int(port)
+        modes[port] = mode
+        if mode == "refused":
+            servers.pop(port).close()
+        elif port not in servers:
+            servers[port] = await asyncio.start_server(connected, "{ADDRESS}", port, reuse_address=True)
+        print(port, mode, flush=True)
+asyncio.run(main())
+"""
+
+
+_LOAD = f"""
+import asyncio, httpx, json, sys
+url, requests, at_once, size = sys.argv[1], *map(int, sys.argv[2:])
+async def main():
+    gate = asyncio.Semaphore(at_once)
+    async def one(client):
+        async with gate:
+            try:
+                answer = await client.post(url, content=b"x" * size)
+            except httpx.HTTPError as error:
+                return 0, "", repr(error), ""
+            body = answer.text
+            return answer.status_code, answer.headers.get("{HOST_HEADER}", ""), body, answer.headers.get("retry-after", "")
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=60, limits=limits, trust_env=False) as client:
+        found = await asyncio.gather(*(one(client) for _ in range(requests)))
+    print(json.dumps(found))
+asyncio.run(main())
+"""
+
+
+class Answer(NamedTuple):
+    """A response, or status 0 with the error. `host` is what the endpoint received."""
+
+    status: int
+    host: str
+    body: str
+    retry_after: str
+
+
+@dataclass
+class Endpoints:
+    """Endpoints by name, each at a port of its own."""
+
+    process: "subprocess.Popen[str]"
+    ports: dict[str, int] = field(default_factory=dict)
+
+    def set(self, name: str, mode: str = "200") -> None:
+        """Choose the responses of an endpoint."""
+        port = self.ports.setdefault(name, 9300 + len(self.ports))
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(f"{port} {mode}\n")
+        self.process.stdin.flush()
+        assert self.process.stdout.readline().split() == [str(port), mode]
+
+    def url(self, name: str) -> str:
+        return f"http://{ADDRESS}:{self.ports[name]}/{NAMESPACE}/{name}/"
+
+
+class ServicePath:
+    """The gateway, and the services that tests put behind it."""
+
+    def __init__(self, path: RequestPath) -> None:
+        self.path = path
+        owner = RenderOwner("InferenceGateway", "", "default", "", generation=0)
+        gateway = control_gateway.gateway(owner).manifest
+        gateway["spec"]["gatewayClassName"] = GATEWAY_CLASS
+        path.kube.apply(gateway)
+        self._gateway = path_of(gateway)
+        eventually(self._address, "an address of the control gateway")
+
+    def _address(self) -> str:
+        found = self.path.kube.get(self._gateway) or {}
+        if not condition(found, "Programmed"):
+            return ""
+        return str(found["status"]["addresses"][0]["value"])
+
+    @contextmanager
+    def endpoints(self) -> Iterator[Endpoints]:
+        with subprocess.Popen(
+            [*self.path.enter(), sys.executable, "-c", _ENDPOINTS],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process:
+            try:
+                yield Endpoints(process)
+            finally:
+                process.terminate()
+
+    def apply(
+        self,
+        service: str,
+        endpoints: Endpoints,
+        *entries: Sequence[str],
+        standby: Sequence[str] = (),
+        weights: Sequence[int] = (),
+        retries: RouteRetries | None = None,
+        timeouts: RouteTimeouts | None = None,
+    ) -> str:
+        """Apply a service with these entries, and return its path."""
+        owner = RenderOwner("ModelService", NAMESPACE, service, service, generation=0)
+        groups = [
+            (each, weight, None)
+            for each, weight in zip(entries, weights or [1] * len(entries), strict=True)
+        ]
+        if standby:
+            groups.append((standby, 1, True))
+        for name in (name for names_, _, _ in groups for name in names_):
+            backend = Backend(read_url(endpoints.url(name)))
+            for item in endpoint_objects(owner, name, backend):
+                self.path.kube.apply(item.manifest)
+        planned = plan_backends(
+            [
+                RouteEntry(
+                    weight=weight,
+                    standby=is_standby,
+                    endpoints=[self._selected(name, endpoints) for name in names_],
+                )
+                for names_, weight, is_standby in groups
+            ]
+        )
+        parts, route = envoy_objects(owner, planned, retries, timeouts)
+        for part in (*parts, route):
+            self.path.kube.apply(part.manifest)
+        return f"/{NAMESPACE}/{service}"
+
+    def ask(
+        self, path: str, requests: int = 100, at_once: int = 10, body: int = 64
+    ) -> list["Answer"]:
+        """Send so many requests; return the answers."""
+        url = f"http://{self._address()}:{control_gateway.LISTENER_PORT}{path}/v1/chat"
+        sizes = [str(requests), str(at_once), str(body)]
+        output = self.path.inside(sys.executable, "-c", _LOAD, url, *sizes)
+        return [Answer(*each) for each in json.loads(output)]
+
+    def until_served(self, path: str) -> None:
+        """Wait until the gateway has the route and its endpoints."""
+        eventually(
+            lambda: self.ask(path, 1)[0].status == httpx.codes.OK,
+            f"a response of {path}",
+        )
+
+    def _selected(self, name: str, endpoints: Endpoints) -> SelectedEndpoint:
+        return SelectedEndpoint(
+            name=name,
+            url=endpoints.url(name),
+            backend=names.endpoint_service_name(NAMESPACE, name),
+            cluster="eu",
+        )
