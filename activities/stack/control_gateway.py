@@ -50,7 +50,10 @@ async def install_step(
             await apply_definitions(cluster, await _definitions(helm, order), report)
             # Check this before the first installation, which would have to be removed
             # again.
-            for item in [*_class_objects(owner, order), _gateway(owner, order)]:
+            for item in (
+                *_class_objects(owner, order),
+                *_gateway_objects(owner, order),
+            ):
                 _check_owner(
                     ObjectId.of(item.manifest),
                     await cluster.get(ObjectId.of(item.manifest)),
@@ -72,7 +75,7 @@ async def install_step(
             return await _apply(cluster, _class_objects(owner, order))
         case _:
             await cluster.create(_namespace())
-            return await _apply(cluster, [_gateway(owner, order)])
+            return await _apply(cluster, _gateway_objects(owner, order))
 
 
 async def remove_step(
@@ -121,7 +124,9 @@ async def remove_step(
                 cluster, _class_objects(owner, order), order.uid, report
             )
         case _:
-            result = await _delete(cluster, [_gateway(owner, order)], order.uid, report)
+            result = await _delete(
+                cluster, _gateway_objects(owner, order), order.uid, report
+            )
             return await _balancers_are_gone(cluster) if result.done else result
 
 
@@ -140,8 +145,14 @@ def _class_objects(owner: RenderOwner, order: RunInstallStep) -> list[RenderedOb
     return [objects.envoy_proxy(owner), gateway_class]
 
 
-def _gateway(owner: RenderOwner, order: RunInstallStep) -> RenderedObject:
-    return objects.gateway(owner, order.backend)
+def _gateway_objects(owner: RenderOwner, order: RunInstallStep) -> list[RenderedObject]:
+    gateway = objects.gateway(owner, order.backend)
+    # The Gateway never runs without its policy.
+    return (
+        [objects.client_policy(owner), gateway]
+        if order.backend == "Envoy"
+        else [gateway]
+    )
 
 
 # Releases

@@ -37,7 +37,12 @@ class GatewayWatch:
             activity_options.WATCH, "watch the control cluster"
         )
         began = self._context.next_watch(state.observed_version.run.sequence)
-        order = WatchGateway(uid=state.uid, number=state.watches, began=began)
+        order = WatchGateway(
+            uid=state.uid,
+            number=state.watches,
+            began=began,
+            gateway="Envoy" if state.backend == "Envoy" else None,
+        )
         self._task = asyncio.create_task(
             workflow.execute_activity_method(
                 RoutingActivities.watch_gateway, order, **options

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from importlib.resources import files
 
+from activities.render.objects.edge import STEERING_HEADERS
 from activities.render.objects.envoy_gateway import (
     CONTROLLER as ENVOY_CONTROLLER,
 )
@@ -29,6 +30,8 @@ _CONTROLLERS: dict[GatewayBackend, str] = {
 # Traefik attaches a listener only to its own port, not to the port of its Service. Envoy
 # Gateway creates a Service with the port of the listener.
 _PORTS: dict[GatewayBackend, int] = {"Traefik": 8000, "Envoy": 80}
+KEPT_BODY = "1Mi"
+"""The largest body of a request that Envoy can send again."""
 METALLB_POOL = "modelplane"
 METALLB_WEBHOOK = "metallb-webhook-service"
 """The Service through which the API server validates addresses.
@@ -114,6 +117,33 @@ def envoy_proxy(owner: RenderOwner) -> RenderedObject:
         },
     }
     return labelled_item(owner, "gateway-proxy", _COMPONENT, manifest)
+
+
+def client_policy(owner: RenderOwner) -> RenderedObject:
+    """Return what Envoy does with requests before any route.
+
+    It removes steering headers, and keeps the bodies of requests so that it can send
+    them again. A larger body is passed on, and its request is not sent again.
+    """
+    target = {
+        "group": apiversions.GATEWAY_GROUP,
+        "kind": "Gateway",
+        "name": labels.CONTROL_GATEWAY_NAME,
+    }
+    manifest: Json = {
+        "apiVersion": apiversions.ENVOY,
+        "kind": "ClientTrafficPolicy",
+        "metadata": {
+            "name": labels.CONTROL_GATEWAY_NAME,
+            "namespace": labels.SYSTEM_NAMESPACE,
+        },
+        "spec": {
+            "targetRefs": [target],
+            "headers": {"earlyRequestHeaders": {"remove": list(STEERING_HEADERS)}},
+            "connection": {"bufferLimit": KEPT_BODY},
+        },
+    }
+    return labelled_item(owner, "client-policy", _COMPONENT, manifest)
 
 
 def gateway(owner: RenderOwner, backend: GatewayBackend = "Traefik") -> RenderedObject:

@@ -66,7 +66,7 @@ def envoy_objects(
     in the form of OpenAI's API.
     """
     groups = [list(found) for _, found in groupby(backends, lambda each: each.entry)]
-    parts = [_backend(owner, number, group) for number, group in enumerate(groups)]
+    parts = [_backend(owner, group) for group in groups]
     name = names.service_route_name(owner.namespace, owner.name)
     path = service_path(owner.namespace, owner.name)
     own = {
@@ -105,11 +105,6 @@ def envoy_objects(
     return parts, route_manifest(owner, rules)
 
 
-def backend_name(owner: RenderOwner, number: int) -> str:
-    """Return the name of the Backend of the entry with this number."""
-    return f"{names.service_route_name(owner.namespace, owner.name)}-{number}"
-
-
 _BACKEND_HOST: Json = {"urlRewrite": {"hostname": {"type": "Backend"}}}
 
 
@@ -134,9 +129,9 @@ def _unavailable(owner: RenderOwner) -> Json:
     }
 
 
-def _backend(
-    owner: RenderOwner, number: int, group: Sequence[RoutedBackend]
-) -> RenderedObject:
+def _backend(owner: RenderOwner, group: Sequence[RoutedBackend]) -> RenderedObject:
+    # Numbered by the entry, so that an entry without endpoints changes no other.
+    number = group[0].entry
     spec: Json = {"endpoints": [_endpoint(owner, each.endpoint) for each in group]}
     if group[0].standby:
         spec["fallback"] = True

@@ -20,6 +20,7 @@ from activities.cluster_objects.cluster_api import (
     Json,
     ObjectId,
 )
+from activities.routing.envoy_routes import PARTS
 from activities.secrets.store import StoredSecret
 from api_types.names import tenant_queue
 from testbed.cluster.webhooks import custom_resources
@@ -102,6 +103,15 @@ async def pod_monitors(cluster: ClusterUnderTest) -> AsyncIterator[None]:
     async with _serving(
         cluster, GroupVersionKind("monitoring.coreos.com/v1", "PodMonitor")
     ):
+        yield
+
+
+@asynccontextmanager
+async def envoy_kinds(cluster: ClusterUnderTest) -> AsyncIterator[None]:
+    """Let the cluster serve the kinds to which routes for Envoy refer, without schemas."""
+    async with AsyncExitStack() as served:
+        for kind in PARTS:
+            await served.enter_async_context(_serving(cluster, kind))
         yield
 
 

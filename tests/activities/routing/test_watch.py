@@ -20,7 +20,7 @@ from api_types.messages.gateway_work import (
     ControlObserved,
     RouteEntry,
 )
-from api_types.messages.routing import SelectedEndpoint
+from api_types.messages.routing import GatewayBackend, SelectedEndpoint
 from testbed.cluster.objects import GATEWAY_CLASS
 from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.routing.conftest import Control
@@ -67,6 +67,7 @@ async def watching(
     cluster: ClusterApi,
     resolve: Callable[[], ClusterApi] | None = None,
     known: Sequence[ObjectOwner] = (),
+    backend: GatewayBackend = "Traefik",
 ) -> AsyncIterator[Watched]:
     """Watch a cluster. `known` are owners that may have objects there."""
     watched = Watched()
@@ -80,7 +81,7 @@ async def watching(
                 yield owner
 
     task = asyncio.create_task(
-        ControlWatch(GATEWAY, api, watched.send, find_absent).run()
+        ControlWatch(GATEWAY, api, watched.send, find_absent, backend).run()
     )
     try:
         yield watched

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
@@ -32,77 +33,9 @@ from tests.testbed.request_path.request_path import (
 )
 
 Json = dict[str, Any]
-GATEWAY_CLASS = "envoy"
+PORT = 80
 ADDRESS = "10.245.255.250"
-HOST_HEADER = "x-test-host"
-"""The header of a response with the host that the endpoint received."""
-SLOW_SECONDS = 12
-
-# Each line of its input is `PORT MODE`. It answers a line when the mode is in force. All
-# requests get the mode's response: a status code, `slow`, `reset` or `stream`; the mode
-# `refused` closes the port.
-_ENDPOINTS = f"""
-import asyncio, json, socket, struct, sys
-modes, servers = {{}}, {{}}
-async def connected(reader, writer):
-    port = writer.get_extra_info("sockname")[1]
-    try:
-        while True:
-            head = (await reader.readuntil(b"\\r\\n\\r\\n")).decode("latin-1")
-            lines = head.split("\\r\\n")
-            headers = {{k.lower(): v.strip() for k, _, v in (l.partition(":") for l in lines[1:])}}
-            body = await reader.readexactly(int(headers.get("content-length", 0)))
-            mode = modes[port]
-            if mode == "slow":
-                await asyncio.sleep({SLOW_SECONDS})
-            if mode == "reset":
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-                return
-            told = json.dumps({{"port": port, "path": lines[0].split()[1], "body": len(body)}}).encode()
-            status = int(mode) if mode.isdigit() else 200
-            writer.write(f"HTTP/1.1 {{status}} Told\\r\\n{HOST_HEADER}: {{headers['host']}}\\r\\n"
-                         f"retry-after: 30\\r\\ncontent-length: {{len(told)}}\\r\\n\\r\\n".encode() + told)
-            await writer.drain()
-    except (OSError, asyncio.IncompleteReadError):
-        pass
-    finally:
-        writer.close()
-async def main():
-    lines = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    async for line in lines:
-        port, mode = line.decode().split()
-        port = int(port)
-        modes[port] = mode
-        if mode == "refused":
-            servers.pop(port).close()
-        elif port not in servers:
-            servers[port] = await asyncio.start_server(connected, "{ADDRESS}", port, reuse_address=True)
-        print(port, mode, flush=True)
-asyncio.run(main())
-"""
-
-
-_LOAD = f"""
-import asyncio, httpx, json, sys
-url, requests, at_once, size = sys.argv[1], *map(int, sys.argv[2:])
-async def main():
-    gate = asyncio.Semaphore(at_once)
-    async def one(client):
-        async with gate:
-            try:
-                answer = await client.post(url, content=b"x" * size)
-            except httpx.HTTPError as error:
-                return 0, "", repr(error), ""
-            body = answer.text
-            return answer.status_code, answer.headers.get("{HOST_HEADER}", ""), body, answer.headers.get("retry-after", "")
-    limits = httpx.Limits(max_connections=None)
-    async with httpx.AsyncClient(timeout=60, limits=limits, trust_env=False) as client:
-        found = await asyncio.gather(*(one(client) for _ in range(requests)))
-    print(json.dumps(found))
-asyncio.run(main())
-"""
+_HERE = Path(__file__).parent
 
 
 class Answer(NamedTuple):
@@ -140,9 +73,9 @@ class ServicePath:
     def __init__(self, path: RequestPath) -> None:
         self.path = path
         owner = RenderOwner("InferenceGateway", "", "default", "", generation=0)
-        gateway = control_gateway.gateway(owner).manifest
-        gateway["spec"]["gatewayClassName"] = GATEWAY_CLASS
-        path.kube.apply(gateway)
+        gateway = control_gateway.gateway(owner, "Envoy").manifest
+        for each in (control_gateway.client_policy(owner).manifest, gateway):
+            path.kube.apply(each)
         self._gateway = path_of(gateway)
         eventually(self._address, "an address of the control gateway")
 
@@ -155,7 +88,12 @@ class ServicePath:
     @contextmanager
     def endpoints(self) -> Iterator[Endpoints]:
         with subprocess.Popen(
-            [*self.path.enter(), sys.executable, "-c", _ENDPOINTS],
+            [
+                *self.path.enter(),
+                sys.executable,
+                str(_HERE / "failing_endpoints.py"),
+                ADDRESS,
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -177,7 +115,7 @@ class ServicePath:
     ) -> str:
         """Apply a service with these entries, and return its path."""
         owner = RenderOwner("ModelService", NAMESPACE, service, service, generation=0)
-        groups = [
+        groups: list[tuple[Sequence[str], int, bool | None]] = [
             (each, weight, None)
             for each, weight in zip(entries, weights or [1] * len(entries), strict=True)
         ]
@@ -206,9 +144,9 @@ class ServicePath:
         self, path: str, requests: int = 100, at_once: int = 10, body: int = 64
     ) -> list["Answer"]:
         """Send so many requests; return the answers."""
-        url = f"http://{self._address()}:{control_gateway.LISTENER_PORT}{path}/v1/chat"
+        url = f"http://{self._address()}:{PORT}{path}/v1/chat"
         sizes = [str(requests), str(at_once), str(body)]
-        output = self.path.inside(sys.executable, "-c", _LOAD, url, *sizes)
+        output = self.path.inside(sys.executable, str(_HERE / "load.py"), url, *sizes)
         return [Answer(*each) for each in json.loads(output)]
 
     def until_served(self, path: str) -> None:

@@ -188,6 +188,17 @@ def test_only_the_smallest_priority_with_a_routable_endpoint_serves(
     )
 
 
+def test_a_gateway_that_falls_back_gets_the_two_smallest_priorities() -> None:
+    directory = a_directory()
+    entries = by(2, app="last"), by(app="none"), by(app="own"), by(1, app="spill")
+    directory.report_service(serving("s", *entries, falls_back=True))
+    for name in ("own", "spill", "last"):
+        directory.report_endpoint(reported(name, app=name))
+    (found,) = lists(directory).values()
+    assert [names(entry) for entry in found.entries] == [[], [], ["own"], ["spill"]]
+    assert [entry.standby for entry in found.entries] == [True, False, False, True]
+
+
 def test_an_endpoint_that_no_service_selects_sends_nothing() -> None:
     directory = a_directory()
     directory.report_service(serving("s", by(app="a")))
