@@ -359,8 +359,9 @@ def retries_ready(state: ServiceState) -> Verdict | None:
             "MiddlewareUnavailable",
             f"requests are routed but not retried: {applied.middleware_problem}",
         )
-    applied_as = "PolicyApplied" if falls_back(state) else "MiddlewareApplied"
-    return Verdict(TRUE, applied_as, "")
+    if falls_back(state):
+        return Verdict(TRUE, "PolicyApplied", "")
+    return Verdict(TRUE, "MiddlewareApplied", "")
 
 
 def timeouts_ready(state: ServiceState) -> Verdict | None:
