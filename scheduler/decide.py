@@ -13,10 +13,11 @@ callers do: the workflow that owns the fleet, and plans (`planning`).
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.cel.limits import BATCH_WORK_MAX
+from scheduler.cel.limits import BATCH_SECONDS_MAX, BATCH_WORK_MAX
 from scheduler.explain import conditions
 from scheduler.explain.cluster_report import (
     ClusterDetail,
@@ -102,16 +103,17 @@ def decide(
 def decide_some(
     fleet: Fleet, requests: Sequence[ScheduleRequest], now: int
 ) -> list[Decision]:
-    """Decide the requests of a batch until their selectors have used up the work limit.
+    """Decide the requests of a batch until it has used up its work or its time.
 
     The function returns at least one decision. The caller puts the remaining requests
     into the next batch; their decisions do not depend on where this batch ends.
     """
     overlay = FleetOverlay(fleet, now)
     decisions = []
+    until = time.thread_time() + BATCH_SECONDS_MAX
     for explained in _run_cycles(overlay, requests, lambda _: False):
         decisions.append(explained.decision)
-        if overlay.work > BATCH_WORK_MAX:
+        if overlay.work > BATCH_WORK_MAX or time.thread_time() > until:
             break
     return decisions
 

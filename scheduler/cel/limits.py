@@ -45,5 +45,9 @@ REQUEST_WORK_MAX = 3_000_000
 # After so much work a batch ends, and the next batch decides the remaining requests.
 BATCH_WORK_MAX = 2 * REQUEST_WORK_MAX
 
+# A batch ends as well after so much processor time, for work that is not counted:
+# hundreds of new templates on ten thousand clusters take minutes.
+BATCH_SECONDS_MAX = 2.0
+
 # The limit for work that neither units nor steps measure accurately.
 EVALUATION_SECONDS_MAX = 2.0

@@ -12,13 +12,16 @@ from workflows.fleet_scheduler.cache import cache_registry
 from workflows.fleet_scheduler.decide_activity import DecideBatch, decide_batch
 
 
+@pytest.mark.parametrize(
+    ("limit", "value"), [("BATCH_WORK_MAX", 0), ("BATCH_SECONDS_MAX", -1.0)]
+)
 def test_undecided_requests_are_deferred(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: float
 ) -> None:
     world = fleet(cluster("a", 4))
     monkeypatch.setattr(cache_registry, "find", lambda *_: SimpleNamespace(fleet=world))
     # The package has a function with the name of this module.
-    monkeypatch.setattr(sys.modules["scheduler.decide"], "BATCH_WORK_MAX", 0)
+    monkeypatch.setattr(sys.modules["scheduler.decide"], limit, value)
     views = [deployment(name=f"d-{n}") for n in range(3)]
     places = [
         PlacementRequest(
