@@ -5,8 +5,7 @@ The result is the best set of victims, or a good one if the step budget is short
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, combinations, islice
 from math import comb
@@ -24,6 +23,8 @@ _SETS_MAX = 2_000
 # steps count as one.
 _STEPS_PER_TRIAL = 10
 SEARCH_STEPS = 2
+# The number of replicas that a quick search tries first.
+_FIRST_MANY = 16
 Spare = Callable[[LedgerEntry], int]
 Cost = tuple[int, int, int, int, tuple[int, ...], tuple[str, ...]]
 
@@ -65,17 +66,20 @@ class ClusterSearch:
         simple = not any(entry.reuse for entry in candidates)
         self._short = _nodes_short(placer, info) if simple else None
         # Per pool that may get enough free nodes, the replicas that hold nodes of it
-        # and how many.
+        # and how many. A quick search does not need them.
         self._holders: dict[str, list[tuple[LedgerEntry, int]]] = {
             pool: [] for pool in self._short or ()
         }
-        for entry in candidates if self._holders else ():
+        for entry in candidates if self._holders and not is_quick else ():
             for pool, nodes in charges(entry.engines).items():
                 if pool in self._holders:
                     self._holders[pool].append((entry, nodes))
 
     def best(self, known: Cost | None) -> Choice | None:
         """Return the best set if it is better than a known cost."""
+        if self._is_quick:
+            choice = self._good_choice()
+            return choice if choice and (known is None or choice.cost < known) else None
         for highest in dict.fromkeys(entry.priority for entry in self._candidates):
             if known is not None and highest > known[0]:
                 break
@@ -103,13 +107,7 @@ class ClusterSearch:
                 default=None,
             )
         within = [entry for entry in self._candidates if entry.priority <= highest]
-        if self._is_quick:
-            good = self._good_of_one_pool(within)
-            if good is not None:
-                return good
         if self._fits(within):
-            if self._is_quick:
-                return self._good_within(within)
             return self._best_within(within, 1, most)
         self.violation = self.violation or self._refused_by(within)
         return None
@@ -180,18 +178,49 @@ class ClusterSearch:
             return None
         return self._good_within(within)
 
-    def _good_of_one_pool(self, within: Sequence[LedgerEntry]) -> Choice | None:
-        """Return a good set of replicas of one pool, which has fewer sets to try."""
+    def _good_choice(self) -> Choice | None:
+        """Return a good set, preferably of replicas that hold nodes of one pool."""
         fit = self._placer.compiled.on(self._info.layout)
-        if len(fit.engines) != 1:
-            return None
-        for p in fit.engines[0].positions:
+        found = []
+        for p in fit.engines[0].positions if len(fit.engines) == 1 else ():
             pool = self._info.pools[p].name
-            holders = [entry for entry in within if pool in charges(entry.engines)]
-            good = self._good_within(holders) if holders else None
-            if good is not None:
-                return good
-        return None
+            holders = (e for e in self._candidates if pool in charges(e.engines))
+            victims = self._fewest(holders)
+            if victims:
+                found.append(self._choice(victims))
+                if found[-1].cost[0] == self._candidates[0].priority:
+                    return found[-1]
+        if not found:
+            victims = self._fewest(self._candidates)
+            if victims:
+                return self._choice(victims)
+            if self._short is None:
+                self.violation = self._refused_by(self._candidates)
+        return min(found, key=lambda choice: choice.cost, default=None)
+
+    def _fewest(self, ordered: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+        """Return the fewest first replicas that free enough nodes, or none.
+
+        A gang of many replicas searches a cluster once for each of them, so the steps
+        depend on the number of victims and not on the number of replicas there.
+        """
+        left = iter(ordered)
+        begun: list[LedgerEntry] = []
+        few, many = 0, 0
+        while not many:
+            few = len(begun)
+            begun += islice(left, max(_FIRST_MANY, few))
+            if len(begun) == few:
+                return []
+            if self._fits(limited(begun, self._spare)):
+                many = len(begun)
+        while many - few > 1:
+            middle = (few + many) // 2
+            if self._fits(limited(begun[:middle], self._spare)):
+                many = middle
+            else:
+                few = middle
+        return limited(begun[:many], self._spare)
 
     def _good_within(self, within: Sequence[LedgerEntry]) -> Choice | None:
         """Return a set that frees enough nodes and has no superfluous replica."""
@@ -232,8 +261,6 @@ class ClusterSearch:
             else:
                 many = middle - 1
         kept = ordered[few:]
-        if self._is_quick:
-            return kept
         for entry in list(kept):
             if self.steps > self._most:
                 break
@@ -288,13 +315,15 @@ def owner_of(entry: LedgerEntry) -> Owner:
 
 def limited(chosen: Sequence[LedgerEntry], spare: Spare) -> list[LedgerEntry]:
     """Drop victims whose loss would take their deployment below `minAvailable`."""
-    taken: Counter[Owner] = Counter()
+    left: dict[Owner, int] = {}
     kept = []
     for entry in chosen:
         if entry.min_available:
             owner = owner_of(entry)
-            taken[owner] += 1
-            if taken[owner] > spare(entry):
+            if owner not in left:
+                left[owner] = spare(entry)
+            left[owner] -= 1
+            if left[owner] < 0:
                 continue
         kept.append(entry)
     return kept

@@ -31,6 +31,8 @@ from scheduler.placement.victim_search import VictimSearch
 # Limit of the work of sparing victims in one decision, in changes of the ledger of up
 # to 10 µs each. Beyond the limit, superfluous victims are accepted.
 SPARING_STEPS_MAX = 60_000
+# Steps of one change where devices are counted.
+_STEPS_PER_DEVICE_CHANGE = 8
 # Work of one step of the search, in the unit of the work limit of a batch.
 _WORK_PER_STEP = 8
 
@@ -183,7 +185,8 @@ class Preemption:
                 continue
             # All placements are undone and redone, and undone once more if the
             # remaining victims are not enough.
-            self._sparing_steps -= 4 * (len(chosen) + len(own))
+            each = _STEPS_PER_DEVICE_CHANGE if counts_devices(self._overlay) else 1
+            self._sparing_steps -= 4 * each * (len(chosen) + len(own))
             taken = self._placer.trials.budget.taken
             before = [placed[n] for n in own]
             self._undo_all(before)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
+from scheduler.hardware.node_fitting import CUT_SHORT
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.identity import Owner
@@ -73,6 +74,8 @@ class VictimSearch:
         self._barred: dict[Owner, str] = {}
         self._unvisited: list[tuple[int, ClusterSet]] | None = None
         self._visited: dict[str, ClusterInfo] = {}
+        # The preemptable replicas of each cluster that a quick search has read, by uid.
+        self._candidates_left: dict[str, dict[str, LedgerEntry]] = {}
         # The best choice of each cluster. None if no set there is better than the cost.
         self._heap: list[tuple[Cost, int, int, Choice | None]] = []
         # Clusters without a result, with the position in the ledger's log when they
@@ -86,7 +89,13 @@ class VictimSearch:
 
     @property
     def is_cut_short(self) -> bool:
-        """Return whether the search ended before it visited every cluster."""
+        """Return whether the search ended before it tried everything."""
+        budget = self._placer.trials.budget
+        return self._is_over or budget.is_spent or budget.is_exhausted
+
+    @property
+    def _is_over(self) -> bool:
+        """Return whether no further replica may be visited."""
         return self._steps <= 0
 
     @property
@@ -102,23 +111,35 @@ class VictimSearch:
     def has_room(self, size: int) -> bool:
         """Return whether a gang may fit once all preemptable replicas are gone.
 
-        A search that cannot succeed does not start.
+        A search that cannot succeed does not start. It starts as well if this shows
+        only after reading more replicas than a first search may visit.
         """
         if counts_devices(self._overlay):
             return True
-        reachable = self._overlay.index.each(
-            ClusterSet(self._placer.passing & (self._placer.open | self._lower()))
-        )
-        found = 0.0
-        for info in reachable:
+        reachable = self._placer.passing
+        # A quota that victims return has room on every cluster.
+        if not self._placer.quota.limits:
+            reachable = ClusterSet(reachable & (self._placer.open | self._lower()))
+        found, read = 0.0, 0
+        for info in self._overlay.index.each(reachable):
+            if not self._is_large_enough(info):
+                continue
             found += self._most_replicas(info)
-            if found >= size:
+            read += len(self._overlay.ledger.on_cluster(info.name))
+            if found >= size or read > PREEMPTION_STEPS_MAX:
                 return True
         self._room = (
             "preemption would not help: replicas of lower priority make room for "
             f"{found:.0f} of {size} replicas of the gang"
         )
         return False
+
+    def _is_large_enough(self, info: ClusterInfo) -> bool:
+        """Return whether an empty cluster has the nodes for each engine alone."""
+        return all(
+            any(info.nodes[p] >= engine.cost for p in engine.positions)
+            for engine in self._placer.compiled.on(info.layout).engines
+        )
 
     def _most_replicas(self, info: ClusterInfo) -> float:
         """Return an upper bound of the replicas that fit without the victims.
@@ -155,6 +176,7 @@ class VictimSearch:
         """Do not preempt further replicas of these deployments."""
         self._preempted = owners
         self._barred.clear()
+        self._candidates_left.clear()
 
     def best(self, allowed: ClusterSet) -> Choice | None:
         """Return the best victims for one more replica on one of the allowed clusters."""
@@ -171,7 +193,7 @@ class VictimSearch:
             cost, rank, _, choice = item
             if self._current.get(rank) != cost:
                 continue
-            if not allowed >> rank & 1 or (choice is None and self.is_cut_short):
+            if not allowed >> rank & 1 or (choice is None and self._is_over):
                 aside.append(item)
             elif choice is None or not self._is_lawful(choice.victims):
                 self._search(self._overlay.index.ranked[rank], None)
@@ -190,15 +212,21 @@ class VictimSearch:
         if self.is_cut_short:
             count = self._steps_max
             if self.goes_on:
-                return (
-                    "the search for replicas to preempt continues: "
-                    f"it has examined {count} replicas so far"
-                )
-            return (
-                f"the search for replicas to preempt stopped after examining {count} "
-                "replicas; it runs again when the fleet changes"
+                so_far = f"examined {count} replicas so far"
+                if not self._is_over:
+                    so_far = f"reached {CUT_SHORT}"
+                return f"the search for replicas to preempt continues: it has {so_far}"
+            end = (
+                f"after examining {count} replicas"
+                if self._is_over
+                else f"at {CUT_SHORT}"
             )
-        seen = self._seen()
+            return (
+                f"the search for replicas to preempt stopped {end}; "
+                "it runs again when the fleet changes"
+            )
+        seen, is_complete = self._seen()
+        at_least = "" if is_complete else "at least "
         if seen:
             texts = {
                 "priority": "have no lower priority",
@@ -206,7 +234,10 @@ class VictimSearch:
                 "minAvailable": "are needed for minAvailable",
             }
             counted = sorted(seen.items(), key=lambda item: (-item[1], item[0]))
-            barred = [f"{count} replicas {texts[reason]}" for reason, count in counted]
+            barred = [
+                f"{at_least}{count} replicas {texts[reason]}"
+                for reason, count in counted
+            ]
             return f"preemption would not help: {', '.join(barred)}"
         if self._violation:
             return f"preemption would not help: {self._violation}"
@@ -214,8 +245,11 @@ class VictimSearch:
             "preemption would not help: no replicas of lower priority free enough nodes"
         )
 
-    def _seen(self) -> Counter[str]:
-        """Count the replicas that may not be preempted, by the reason."""
+    def _seen(self) -> tuple[Counter[str], bool]:
+        """Count the replicas that may not be preempted, by the reason.
+
+        Return False in addition if there are more than a first search may visit.
+        """
         seen: Counter[str] = Counter()
         for info in self._overlay.index.each(self._placer.passing):
             for entry in self._overlay.replicas_by_priority(info.name):
@@ -225,7 +259,9 @@ class VictimSearch:
                     reason = self._why_barred(entry)
                 if reason and owner_of(entry) != self._owner:
                     seen[reason] += 1
-        return seen
+            if seen.total() > PREEMPTION_STEPS_MAX:
+                return seen, False
+        return seen, True
 
     def _visit(self) -> None:
         """Search the clusters that may be as good as the best so far."""
@@ -238,12 +274,12 @@ class VictimSearch:
             ]
         while (
             self._unvisited
-            and not self.is_cut_short
+            and not self._is_over
             and (not self._heap or self._unvisited[-1][0] <= self._heap[0][0][0])
         ):
             priority, clusters = self._unvisited.pop()
             for info in self._from_some_start(clusters):
-                if self.is_cut_short:
+                if self._is_over:
                     return
                 if self._heap and self._is_quick:
                     self._unvisited.append((priority, clusters))
@@ -261,6 +297,8 @@ class VictimSearch:
         start = 0
         if clusters.bit_count() > PREEMPTION_STEPS_MAX // 10:
             start = self._overlay.now * _STRIDE % len(index.ranked)
+        elif self.unfinished:
+            start = len(index.ranked) * self.unfinished // (UNFINISHED_MAX + 1)
         before = ClusterSet(clusters & ((1 << start) - 1))
         yield from index.each(ClusterSet(clusters ^ before))
         yield from index.each(before)
@@ -274,10 +312,20 @@ class VictimSearch:
                 if entry is not None:
                     self._barred.pop(owner_of(entry), None)
                     changed[entry.cluster] = None
+            self._follow_candidate(pair[1] or pair[0])
         self._read = changes.end
         for name in changed:
             if name in self._visited:
                 self._search(self._visited[name], None)
+
+    def _follow_candidate(self, entry: LedgerEntry | None) -> None:
+        """Drop a new victim from the candidates, or read its cluster again if spared."""
+        if entry is None or owner_of(entry) == self._owner:
+            return
+        if entry.state == reasons.RELEASING:
+            self._candidates_left.get(entry.cluster, {}).pop(entry.uid, None)
+        else:
+            self._candidates_left.pop(entry.cluster, None)
 
     def _search_fruitless(self) -> bool:
         """Search clusters without a result again, because quota was freed elsewhere.
@@ -296,7 +344,7 @@ class VictimSearch:
         """Search one cluster for a set better than a known cost, and store the result."""
         self._current.pop(info.rank, None)
         self._fruitless.pop(info.name, None)
-        candidates = [] if self.is_cut_short else self._candidates(info)
+        candidates = [] if self._is_over else self._candidates(info)
         if not candidates:
             return
         search = ClusterSearch(
@@ -320,8 +368,14 @@ class VictimSearch:
 
     def _candidates(self, info: ClusterInfo) -> list[LedgerEntry]:
         """Return the preemptable replicas of a cluster, the lowest priority first."""
-        self._steps -= len(self._overlay.replicas_by_priority(info.name))
-        return self._preemptable(info)
+        left = self._candidates_left.get(info.name)
+        if left is None:
+            self._steps -= len(self._overlay.replicas_by_priority(info.name))
+            found = self._preemptable(info)
+            if self._is_quick:
+                self._candidates_left[info.name] = {entry.uid: entry for entry in found}
+            return found
+        return list(left.values())
 
     def _preemptable(self, info: ClusterInfo) -> list[LedgerEntry]:
         priority = self._placer.priority

@@ -15,9 +15,10 @@ from scheduler.decide import apply, decide, decide_some
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.nomination import AssumedGone
+from scheduler.hardware import node_fitting
 from scheduler.hardware.node_fitting import Trial
 from scheduler.model.decision import Decision
-from scheduler.model.inputs import DeploymentView, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
 from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.placement import preempt, victim_search
@@ -27,12 +28,15 @@ from scheduler.planning.whatif import Changes, plan
 from tests.scheduler.builders import (
     NAMESPACE,
     NOW,
+    alone,
     ask,
+    at_least,
     cluster,
     decided,
     deployment,
     engine,
     fleet,
+    gpu,
     leader,
     message,
     pool,
@@ -73,12 +77,18 @@ def full_fleet(options: SchedulerOptions, clusters: int = CLUSTERS) -> Fleet:
     return world
 
 
+def gang_engine(nodes: int) -> EngineView:
+    if nodes == 1:
+        return engine("x", alone(ask(count=8)))
+    return engine("x", leader(ask(count=8)), worker(nodes - 1, ask(count=8)))
+
+
 def gang(size: int = GANG, nodes: int = EACH, **fields: Any) -> DeploymentView:
     policy = PlacementPolicy(
         priority_class="high", preemption="LowerPriority", gang_replicas=size
     )
     return deployment(
-        engine("x", leader(ask(count=8)), worker(nodes - 1, ask(count=8))),
+        gang_engine(nodes),
         want=size,
         name="big",
         policy=policy,
@@ -284,3 +294,150 @@ def test_sparing_is_not_tried_without_unused_nodes(
     )
     decision = decided(full_fleet(OPTIONS["whole nodes"], 1), gang(4, 2))
     assert (len(decision.victims), tried) == (8, [])
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("whole nodes", 100), ("a quota", 100), ("devices", 400), ("packed devices", 400)],
+)
+def test_a_gang_is_placed_on_one_cluster_with_far_more_replicas_than_it_needs(
+    name: str, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each replica of the gang searches the cluster again."""
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", steps)
+    world = fleet(cluster("a", 300), options=OPTIONS[name])
+    for i in range(300):
+        put_replicas(
+            world, deployment(engine("main", alone(ask(count=8))), name="low"), f"a/{i}"
+        )
+    last = list(decisions(world, gang(50, 2)))[-1]
+    assert (len(last.placements), len(last.victims)) == (50, 100)
+    assert world.audit() == []
+
+
+def test_a_victim_returns_quota_for_clusters_without_victims() -> None:
+    options = SchedulerOptions(
+        priority_classes=CLASSES, quotas=(Quota(NAMESPACE, max_nodes=4),)
+    )
+    world = fleet(
+        cluster("a", pool("small", 4, gpu("80Gi")), pool("large", 1)),
+        cluster("b", pool("large", 3)),
+        options=options,
+    )
+    low = deployment(engine("main", alone(ask(at_least("60Gi"))), copies=4), name="low")
+    put_replicas(world, low, "a/0", pools="small")
+    decision = decided(world, gang(4, 1))
+    assert (len(decision.placements), len(decision.victims)) == (4, 1)
+
+
+ARRANGED = (13, 7, 7, 7, 6, 6, 4)
+"""Nodes of pools that hold the engines in another order than their own."""
+TIGHT = (9, 7, 8, 6, 7, 9, 8)
+"""Nodes of pools that hold them in no order, which only a long search finds."""
+
+
+def hard_to_arrange(tight: int) -> tuple[Fleet, DeploymentView]:
+    """A gang of two replicas with eight engines, and room for it on the last clusters."""
+    sizes = {f"c-{n}": TIGHT for n in range(tight)} | {"z-0": ARRANGED, "z-1": ARRANGED}
+    world = fleet(
+        *(
+            cluster(name, *(pool(f"p{p}", nodes) for p, nodes in enumerate(pools)))
+            for name, pools in sizes.items()
+        ),
+        options=OPTIONS["whole nodes"],
+    )
+    for name, pools in sizes.items():
+        for p, nodes in enumerate(pools):
+            low = deployment(engine(copies=nodes), name=f"low-{name}-{p}")
+            put_replicas(world, low, f"{name}/0", pools=f"p{p}")
+    engines = [
+        engine(f"e{n}", copies=nodes)
+        for n, nodes in enumerate((7, 7, 7, 6, 6, 4, 7, 6))
+    ]
+    return world, replace(gang(2), engines=tuple(engines))
+
+
+def test_a_search_without_steps_for_arrangements_is_not_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 1)
+    world, view = hard_to_arrange(2)
+    said = [message(search) for search in decisions(world, view)]
+    limit = "the limit of 500000 search steps for one decision"
+    assert [f"{GOES_ON}: it has reached {limit}" in text for text in said] == [
+        True,
+        True,
+        True,
+        False,
+    ]
+    assert f"preempt stopped at {limit}" in said[-1]
+    assert not any("would" in text for text in said)
+
+
+def test_a_continued_search_begins_at_other_clusters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(node_fitting, "DECISION_STEPS_MAX", 50_000)
+    world, view = hard_to_arrange(10)
+    assert len(list(decisions(world, view))[-1].placements) == 2
+
+
+def counted_rooms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list to which each cluster is added whose replicas are counted."""
+    counted: list[str] = []
+    count = victim_search.VictimSearch._most_replicas
+
+    def noted(search: victim_search.VictimSearch, info: ClusterInfo) -> float:
+        counted.append(info.name)
+        return count(search, info)
+
+    monkeypatch.setattr(victim_search.VictimSearch, "_most_replicas", noted)
+    return counted
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_the_count_before_a_search_reads_no_more_replicas_than_the_first_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A fleet has 100,000 replicas, and each refused gang would read them all."""
+    world, counted = full_fleet(OPTIONS["whole nodes"]), counted_rooms(monkeypatch)
+    for entry in list(world.entries()):
+        world.put_replica(replace(entry, min_available=100))
+    assert decided(world, gang()).search_goes_on
+    assert len(counted) == 100 // (2 * NODES) + 1
+
+
+def test_replicas_are_not_counted_where_no_pool_is_large_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, counted = full_fleet(OPTIONS["whole nodes"]), counted_rooms(monkeypatch)
+    assert "make room for 0 of 10" in message(decided(world, gang(10, NODES + 1)))
+    assert counted == []
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_a_refusal_counts_only_some_of_many_replicas() -> None:
+    world = full_fleet(OPTIONS["whole nodes"])
+    equal = replace(gang(1), policy=PlacementPolicy(preemption="LowerPriority"))
+    assert "help: at least 104 replicas have no lower priority" in message(
+        decided(world, equal)
+    )
+
+
+def test_sparing_by_devices_takes_more_of_its_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Charging devices takes several times as long as charging nodes."""
+    monkeypatch.setattr(preempt, "SPARING_STEPS_MAX", 400)
+    tried: list[str] = []
+    take = preempt.Preemption._take_instead
+
+    def noted(preemption: preempt.Preemption, cluster: str, victims: Any) -> None:
+        tried.append(cluster)
+        take(preemption, cluster, victims)
+
+    monkeypatch.setattr(preempt.Preemption, "_take_instead", noted)
+    decision = decided(full_fleet(OPTIONS["devices"], 1), gang(4, 2))
+    assert len(decision.victims) == 8
+    # One trial, which fails and takes the victims once more.
+    assert len(tried) == 2

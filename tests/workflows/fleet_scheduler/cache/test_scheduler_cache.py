@@ -112,7 +112,7 @@ def test_a_request_with_an_unfinished_victim_search_is_queued_behind_the_others(
         policy={"priorityClasses": {"high": 100}},
     )
     big = gang_among(made, 4)
-    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 6)
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 4)
     assert cycle(
         made, ("place", place(big)), ("place", place(deployment(name="small")))
     ) == ["big", "small", "big", "big"]
