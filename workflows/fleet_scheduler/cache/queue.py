@@ -4,6 +4,7 @@ As in kube-scheduler, a request that could not be placed in full is decided agai
 an event that can change its answer.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -92,14 +93,22 @@ class SchedulingQueue:
                 self._answers.supersede(place.request_id)
 
     def next_batch(self) -> list[PlacementRequest]:
-        """Take waiting requests, by priority and then arrival, up to the batch limits."""
+        """Take waiting requests, by priority and then arrival, up to the batch limits.
+
+        Namespaces of one priority take turns, because the many or costly requests of
+        one tenant must not delay another tenant's request by more than one decision.
+        """
         options = self._fleet.options
         batch: list[PlacementRequest] = []
         replicas = 0
-        for place in sorted(
-            self._state.queue.values(),
-            key=lambda place: -options.priority_of(_priority_class(place)),
-        ):
+        turns = Counter[tuple[int, str]]()
+
+        def turn(place: PlacementRequest) -> tuple[int, int]:
+            priority = options.priority_of(_priority_class(place))
+            turns[priority, place.namespace] += 1
+            return -priority, turns[priority, place.namespace]
+
+        for place in sorted(self._state.queue.values(), key=turn):
             if batch and (
                 len(batch) == BATCH_REQUESTS or replicas + place.wanted > BATCH_REPLICAS
             ):

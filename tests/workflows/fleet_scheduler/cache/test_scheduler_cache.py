@@ -78,6 +78,21 @@ def test_a_batch_orders_requests_by_priority_and_then_by_arrival() -> None:
     ]
 
 
+def test_namespaces_take_turns_in_a_batch() -> None:
+    """A tenant with hundreds of requests would delay all others by their decisions."""
+    made = cache_with(Clock(), cluster("a", 9))
+    cycle(made)
+    views = [deployment(name=f"many-{n}", namespace="busy") for n in range(3)]
+    views += [deployment(name=f"few-{n}", namespace="calm") for n in range(2)]
+    assert cycle(made, *(("place", place(view)) for view in views)) == [
+        "many-0",
+        "few-0",
+        "many-1",
+        "few-1",
+        "many-2",
+    ]
+
+
 def test_the_policy_sets_when_a_deployment_is_queried_about_an_unstarted_replica() -> (
     None
 ):
