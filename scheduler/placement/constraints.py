@@ -19,6 +19,7 @@ from scheduler.fleet.neighbours import AvoidingGroup, LabelGroup
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import DeploymentView
 from scheduler.model.policy import AffinityTerm, SpreadConstraint
+from scheduler.placement.ranking import WeightedSums
 
 # Replicas of the deployment per cluster.
 ReplicaCounts = Mapping[str, int]
@@ -71,6 +72,19 @@ class Constraints:
         self._occupied = NO_CLUSTERS
         self._domains_of_own: dict[str, ClusterSet] = {}
         self._penalties: dict[int, int] = {}
+        # The replicas that the values below count, and per label to spread over, their
+        # number in each domain that has any.
+        self._own: ReplicaCounts = {}
+        self._counts: dict[str, dict[str, int]] = {
+            rule.topology_key: {} for rule in policy.topology_spread
+        }
+        # The penalties of all clusters, and the clusters of each preferred term that
+        # they contain.
+        self._sums = WeightedSums()
+        self._added: list[ClusterSet] = [NO_CLUSTERS] * len(self._preferences)
+        for _, weight in self._preferences:
+            if weight < 0:
+                self._sums.add(overlay.index.everything, -weight)
 
     def allowed(self, own: ReplicaCounts) -> ClusterSet:
         """Return the clusters where one more replica breaks no rule.
@@ -79,7 +93,7 @@ class Constraints:
         """
         self._catch_up(own)
         found: int = self._overlay.index.everything
-        for _, allowed in self._rules(own):
+        for _, allowed in self._rules():
             found &= allowed
         return ClusterSet(found)
 
@@ -95,7 +109,7 @@ class Constraints:
         """Yield the clusters that break a rule, by the first rule that each one breaks."""
         self._catch_up(own)
         left: int = clusters
-        for text, allowed in self._rules(own):
+        for text, allowed in self._rules():
             broken = ClusterSet(left & ~allowed)
             if broken:
                 yield text, broken
@@ -103,13 +117,13 @@ class Constraints:
             if not left:
                 return
 
-    def _rules(self, own: ReplicaCounts) -> Iterator[tuple[str, int]]:
+    def _rules(self) -> Iterator[tuple[str, int]]:
         """Yield each rule as text, with the clusters that respect it."""
         yield "another deployment's anti-affinity", ~self._forbidden
         for rule in self._required_spreads:
             yield (
                 f"topology spread over {rule.topology_key}",
-                self._within_skew(rule, own),
+                self._within_skew(rule),
             )
         for term in self._required_anti_affinity:
             yield f"anti-affinity to {_text(term)}", ~self._domains(term)
@@ -127,7 +141,7 @@ class Constraints:
         """
         self._catch_up(own)
         counted = [
-            (rule.topology_key, self._counts(rule.topology_key, own))
+            (rule.topology_key, self._counts[rule.topology_key])
             for rule in self._preferred_spreads
         ]
         weighed = [(self._domains(term), weight) for term, weight in self._preferences]
@@ -148,52 +162,59 @@ class Constraints:
 
     def by_preference(
         self, clusters: ClusterSet, own: ReplicaCounts
-    ) -> list[ClusterSet]:
+    ) -> Iterator[ClusterSet]:
         """Split clusters into groups of equal preference, the best first."""
         self._catch_up(own)
-        weighed = [(self._domains(term), weight) for term, weight in self._preferences]
-        for rule in self._preferred_spreads:
-            values = self._overlay.index.label_values.get(rule.topology_key, {})
-            weighed += [
-                (values[value], count)
-                for value, count in self._counts(rule.topology_key, own).items()
-            ]
-        groups = {0: clusters}
-        for domains, weight in weighed:
-            split: dict[int, ClusterSet] = {}
-            for penalty, group in groups.items():
-                for value, part in (
-                    (penalty + weight, group & domains),
-                    (penalty, group & ~domains),
-                ):
-                    if part:
-                        split[value] = ClusterSet(split.get(value, 0) | part)
-            groups = split
-        return [groups[penalty] for penalty in sorted(groups)]
+        for n, (term, weight) in enumerate(self._preferences):
+            domains, before = self._domains(term), self._added[n]
+            if domains != before:
+                self._sums.add(ClusterSet(domains & ~before), weight)
+                self._sums.add(ClusterSet(before & ~domains), -weight)
+                self._added[n] = domains
+        yield from self._sums.ascending(clusters)
 
     def _catch_up(self, own: ReplicaCounts) -> None:
-        """Drop cached values if the set of clusters with own replicas changed."""
-        if not self._has_terms:
+        """Count the replicas that were added or removed since the last call."""
+        if own == self._own or not (self._has_terms or self._counts):
             return
-        occupied = self._overlay.index.named(
-            name for name, number in own.items() if number
-        )
-        if occupied != self._occupied:
-            self._occupied = occupied
-            self._domains_of_own.clear()
-            self._penalties.clear()
-
-    def _counts(self, key: str, own: ReplicaCounts) -> dict[str, int]:
-        """Count the own replicas per value of a cluster label."""
-        counts: dict[str, int] = {}
-        for name, number in own.items():
+        for name in sorted({name for name, _ in own.items() ^ self._own.items()}):
             info = self._overlay.clusters.get(name)
-            if info is not None and number and key in info.view.labels:
-                value = info.view.labels[key]
-                counts[value] = counts.get(value, 0) + number
-        return counts
+            before, after = self._own.get(name, 0), own.get(name, 0)
+            if info is not None and before != after:
+                self._count(info, after - before)
+                if self._has_terms and bool(before) != bool(after):
+                    self._occupy(info, is_occupied=bool(after))
+        self._own = dict(own)
 
-    def _within_skew(self, rule: SpreadConstraint, own: ReplicaCounts) -> ClusterSet:
+    def _count(self, info: ClusterInfo, change: int) -> None:
+        """Count more or fewer own replicas in the domains of a cluster."""
+        for key, counts in self._counts.items():
+            value = info.view.labels.get(key)
+            if value is not None:
+                counts[value] = counts.get(value, 0) + change
+                if not counts[value]:
+                    del counts[value]
+        for rule in self._preferred_spreads:
+            value = info.view.labels.get(rule.topology_key)
+            if value is not None:
+                values = self._overlay.index.label_values[rule.topology_key]
+                self._sums.add(values[value], change)
+
+    def _occupy(self, info: ClusterInfo, *, is_occupied: bool) -> None:
+        """Record that a cluster has its first own replica, or lost its last."""
+        here = ClusterSet(1 << info.rank)
+        self._penalties.clear()
+        if is_occupied:
+            self._occupied = ClusterSet(self._occupied | here)
+            for key, domains in self._domains_of_own.items():
+                if not domains & here:
+                    more = self._expanded(here, key)
+                    self._domains_of_own[key] = ClusterSet(domains | more)
+        else:
+            self._occupied = ClusterSet(self._occupied & ~here)
+            self._domains_of_own.clear()
+
+    def _within_skew(self, rule: SpreadConstraint) -> ClusterSet:
         known = self._spread_over.get(rule.topology_key)
         if known is None:
             values = self._overlay.index.label_values.get(rule.topology_key, {})
@@ -209,7 +230,7 @@ class Constraints:
         domains, found = known
         counts = {
             value: count
-            for value, count in self._counts(rule.topology_key, own).items()
+            for value, count in self._counts[rule.topology_key].items()
             if value in domains
         }
         is_scarce = rule.min_domains and len(domains) < rule.min_domains

@@ -155,7 +155,7 @@ class ReplicaPlacer:
                     self.mark_full(info, outcomes.trial(info.rank))
             yield from self.scorer.ranked(tried)
             return
-        alike = [allowed]
+        alike: Iterable[ClusterSet] = [allowed]
         if self.constraints.has_preferences:
             alike = self.constraints.by_preference(allowed, self.own)
         for equals in alike:

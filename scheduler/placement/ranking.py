@@ -51,6 +51,45 @@ class Levels:
         return next(part for _, part in self.ascending(within))
 
 
+class WeightedSums:
+    """A sum of weights for each cluster, as one set of clusters per binary digit.
+
+    Adding a weight to any set of clusters takes a few operations per digit, however
+    many clusters and different sums there are. No sum may become negative.
+    """
+
+    def __init__(self) -> None:
+        self._digits: list[int] = []
+
+    def add(self, clusters: ClusterSet, weight: int) -> None:
+        """Add a weight, which may be negative, to the sums of some clusters."""
+        left, first = abs(weight), 0
+        while left and clusters:
+            if left & 1:
+                self._add_digit(clusters, first, is_less=weight < 0)
+            left, first = left >> 1, first + 1
+
+    def _add_digit(self, clusters: int, first: int, *, is_less: bool) -> None:
+        carried, n = clusters, first
+        while carried:
+            while n >= len(self._digits):
+                self._digits.append(0)
+            before = self._digits[n]
+            self._digits[n] = before ^ carried
+            carried &= ~before if is_less else before
+            n += 1
+
+    def ascending(self, within: ClusterSet) -> Iterator[ClusterSet]:
+        """Split clusters into groups of equal sums, the lowest first."""
+        left: int = within
+        while left:
+            lowest = left
+            for digit in reversed(self._digits):
+                lowest = lowest & ~digit or lowest
+            yield ClusterSet(lowest)
+            left &= ~lowest
+
+
 class OwnReplicas:
     """The replicas of one deployment, by cluster and by value of some cluster labels."""
 

@@ -166,7 +166,7 @@ class ClusterScorer:
         if self._prefers_domain:
             best = _lowest(PREFERENCES[0], parts, best)
         if self._has_preferences:
-            best = self._constraints.by_preference(best, self._own.by_name)[0]
+            best = next(self._constraints.by_preference(best, self._own.by_name))
         if self._weights:
             best = self._lowest_sum(parts, best)
         for name in self._functions:

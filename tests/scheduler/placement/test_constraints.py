@@ -2,14 +2,18 @@
 preferences.
 """
 
+import random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scheduler.fleet.overlay import FleetOverlay
 from scheduler.model.inputs import CacheView
 from scheduler.model.policy import AffinityTerm, PlacementPolicy, SpreadConstraint
 from scheduler.placement.constraints import Constraints
+from tests.random_cases import random_cases
 from tests.scheduler.builders import NOW, cluster, deployment, fleet, put_replicas
 
 ZONES = {"a": "z1", "b": "z1", "c": "z2", "d": ""}
@@ -133,3 +137,30 @@ def test_preferences_add_up(
     assert [
         "".join(info.name for info in overlay.index.each(group)) for group in groups
     ] == order
+
+
+@random_cases(50)
+@given(seed=st.integers(0, 1_000_000))
+def test_rules_that_follow_replicas_one_by_one_equal_new_rules(seed: int) -> None:
+    dice = random.Random(seed)  # noqa: S311 - repeatable on purpose
+    policy = {
+        "topology_spread": (
+            SpreadConstraint(
+                "zone", 1, dice.choice(["DoNotSchedule", "ScheduleAnyway"])
+            ),
+            SpreadConstraint("zone", 2, "ScheduleAnyway"),
+        ),
+        **near(dice.choice(["", "zone"]), OWN, dice.randint(0, 9)),
+        **apart(dice.choice(["", "zone"]), OWN, dice.randint(0, 9)),
+    }
+    overlay, rules = constraints(**policy)
+    everything = overlay.index.everything
+    own: dict[str, int] = {}
+    for _ in range(9):
+        name = dice.choice([*ZONES, "gone"])
+        own[name] = max(0, own.get(name, 0) + dice.choice([-1, 1, 2]))
+        _, new = constraints(**policy)
+        assert rules.allowed(own) == new.allowed(own)
+        assert list(rules.by_preference(everything, own)) == list(
+            new.by_preference(everything, own)
+        )

@@ -134,6 +134,27 @@ def test_a_preferred_spread_of_many_replicas_is_fast() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("profile", ["", "balanced"])
+def test_preferred_spreads_over_many_domains_are_fast(profile: str) -> None:
+    keys = [f"key-{n}" for n in range(8)]
+    world = fleet(
+        *(
+            cluster(
+                f"c-{n:04}",
+                2,
+                labels={key: f"v-{n % (400 + i)}" for i, key in enumerate(keys)},
+            )
+            for n in range(1_000)
+        )
+    )
+    spreads = (
+        SpreadConstraint(key, when_unsatisfiable="ScheduleAnyway") for key in keys
+    )
+    policy = PlacementPolicy(profile=profile, topology_spread=tuple(spreads))
+    decides_in_time(world, deployment(want=WANTED, policy=policy))
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("accounting", ["device-packed", "device-safe"])
 def test_engines_that_fit_in_few_arrangements_are_bounded(accounting: str) -> None:
     world = large_fleet(3, 6, SchedulerOptions(accounting=accounting))
