@@ -57,6 +57,10 @@ class Miss:
     pool: str = ""
 
 
+# Clusters whose missing devices are measured for one headline, in 0.1 ms each.
+_MEASURED_MAX = 200
+
+
 class NearestMiss:
     """Finds the smallest gap, then the first cluster and pool by name.
 
@@ -99,8 +103,12 @@ class NearestMiss:
                 return
 
     def _measure_devices(self, engines: Mapping[int, int]) -> None:
-        """Measure clusters by rank; the mapping has the engine that failed on each."""
-        for rank in sorted(engines):
+        """Measure clusters by rank; the mapping has the engine that failed on each.
+
+        Each measurement packs pods, and no cache has its result. So only the first
+        clusters by name are measured.
+        """
+        for rank in sorted(engines)[:_MEASURED_MAX]:
             nearest = self._key[0] if self._key else -1
             if 0 <= nearest <= 1:
                 return  # clusters that come later by name cannot be nearer

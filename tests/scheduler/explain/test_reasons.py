@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decide import decide_and_explain
-from scheduler.explain import near_names
+from scheduler.explain import near_miss, near_names
 from scheduler.explain.cluster_report import ClusterDetail
 from scheduler.explain.diagnosis import diagnose
 from scheduler.explain.near_names import by_nearness, nearest
@@ -649,3 +649,16 @@ def test_too_many_long_names_are_not_searched() -> None:
     )
     # Names of another length are not compared.
     assert nearest("h20x", [*names, "h200"]) == "h200"
+
+
+def test_missing_devices_are_measured_on_the_first_clusters_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A headline would measure each of ten thousand clusters again."""
+    monkeypatch.setattr(near_miss, "_MEASURED_MAX", 2)
+    world = fleet(
+        *(cluster(f"c-{n}", 1 + n) for n in range(4)),
+        options=SchedulerOptions(accounting="device-safe"),
+    )
+    full = engine("main", alone(ask(count=8)), copies=9)
+    assert "2 fit on c-1/p" in message(decided(world, deployment(full)))
