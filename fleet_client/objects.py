@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
 from api_types.resources.kinds import KindInfo
 from fleet_client.refs.seen import Execution, ListedObject
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 
-if TYPE_CHECKING:  # temporalio is slow to import, and the front does not need it
+if TYPE_CHECKING:  # slow to import, and the front does not need temporalio
+    from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
     from fleet_client.temporal.control_plane import ControlPlane
 
 

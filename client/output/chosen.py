@@ -64,11 +64,14 @@ class OutputChoice:
         return self.format in {Format.TABLE, Format.WIDE}
 
     def render(self, trees: Sequence[Tree], *, single: bool) -> str:
-        """Return objects in a machine-readable form, not as a table."""
+        """Return objects in a machine-readable form, not as a table.
+
+        A template ends without a line break, as with kubectl, unless it has one.
+        """
         if self.template is not None:
             return self.template(one_or_list(trees, single=single))
         assert self.format is not None  # noqa: S101 - columns have no such form
-        return render(trees, self.format, single=single)
+        return f"{render(trees, self.format, single=single)}\n"
 
 
 def _custom_columns(text: str) -> Iterator[CustomColumn]:

@@ -33,7 +33,7 @@ class ResourcePrinter:
             return
         if not self._output.is_table:
             trees = [one.tree for one in found]
-            print(self._output.render(trees, single=self._single), flush=True)
+            print(self._output.render(trees, single=self._single), end="", flush=True)
             return
         for at, kind in enumerate(dict.fromkeys(one.target.kind for one in found)):
             if at:
@@ -58,7 +58,7 @@ class ResourcePrinter:
                 )
                 self._print_table(one.target.kind, [one], titled=titled)
             else:
-                print(self._output.render([one.tree], single=True), flush=True)
+                print(self._output.render([one.tree], single=True), end="", flush=True)
         present = {one.target.workflow_id: _version(one) for one in found}
         for gone in sorted(set(self._versions) - set(present)):
             print(f"{gone} is gone", file=sys.stderr, flush=True)

@@ -1,15 +1,18 @@
 """References to objects: `md/qwen`, `md qwen`, `modeldeployments/qwen`."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from api_types.messages.delivery import EntityRef, ReceiverT, Signal
-from api_types.messages.signals import receiver_of, signals_of
 from api_types.names import cloud_cluster_id, workflow_id
 from api_types.resources.kinds import BY_KIND, SERVED, KindInfo, UnknownKind, find_kind
 from api_types.resources.parts.base_types import Manifest
 from fleet_client.errors import Refused
+
+if TYPE_CHECKING:  # messages are slow to import, and reading needs none
+    from api_types.messages.delivery import EntityRef, ReceiverT, Signal
 
 DEFAULT_NAMESPACE = "default"
 
@@ -23,7 +26,7 @@ class Target:
     name: str
 
     @classmethod
-    def of(cls, kind: KindInfo, namespace: str | None, name: str) -> "Target":
+    def of(cls, kind: KindInfo, namespace: str | None, name: str) -> Target:
         """Return the reference to an object.
 
         The namespace is empty for a cluster-scoped kind, and fixed for a kind whose
@@ -36,7 +39,7 @@ class Target:
         )
 
     @property
-    def owner(self) -> "Target":
+    def owner(self) -> Target:
         """The object whose workflow shows this one: itself, for most kinds."""
         return (
             Target.of(BY_KIND[self.kind.shown_by], None, self.name)
@@ -55,6 +58,9 @@ class Target:
 
         Raise `TypeError` if its kind does not receive that signal.
         """
+        from api_types.messages.delivery import EntityRef  # noqa: PLC0415 - as above
+        from api_types.messages.signals import receiver_of, signals_of  # noqa: PLC0415
+
         if signals_of(receiver_of(self.kind.kind)).get(signal.name) is not signal:
             raise TypeError(f"{self.title} takes no {signal!r}")
         return EntityRef(self.workflow_id)

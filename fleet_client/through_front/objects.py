@@ -7,16 +7,17 @@ it a moment later. Until then, this module raises `NoAnswer` instead of returnin
 outdated object.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from api_types.labels import DEPLOYMENT
-from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
 from api_types.resources.kinds import KindInfo
 from api_types.resources.status import Condition
 from fleet_client.configuration import needs_temporal
@@ -46,6 +47,9 @@ from fleet_client.through_front.requests import (
     http_client,
 )
 from workflows.entity.conditions import waiting_for
+
+if TYPE_CHECKING:  # slow to import
+    from api_types.messages.entities import Delete, RetryNow, Scale, SetSpec
 
 _PAGE = 500
 # Longer lists are rejected. This is 250 times the number of objects that a front is

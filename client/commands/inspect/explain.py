@@ -19,13 +19,9 @@ from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.plan_text import cluster_lines, pools_text, suggestion_lines
 from client.output.schema_text import schema_lines
 from client.output.tables import columns, indented
-from client.planning.explanation import explanation
-from client.planning.live_fleet import read_live
-from fleet_client.configuration import load_settings
 from fleet_client.errors import Refused
 from fleet_client.refs.targets import Target, kind_named, objects_named
 from fleet_client.refs.tree import Tree
-from fleet_client.temporal.control_plane import control_plane
 
 _WHY = (
     "it explains from the scheduler's state; `modelplane describe md/NAME` "
@@ -104,6 +100,12 @@ def explain(
 
 
 async def _explain(targets: Sequence[Target], after: str) -> list[Tree]:
+    # Slow to import, and the fields of a kind need none of it.
+    from client.planning.explanation import explanation  # noqa: PLC0415
+    from client.planning.live_fleet import read_live  # noqa: PLC0415
+    from fleet_client.configuration import load_settings  # noqa: PLC0415
+    from fleet_client.temporal.control_plane import control_plane  # noqa: PLC0415
+
     async with control_plane(load_settings(), _WHY) as plane:
         for target in targets:
             await plane.describe(target)  # fail before the whole fleet is read

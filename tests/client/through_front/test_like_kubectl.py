@@ -40,7 +40,7 @@ async def test_get_prints_what_a_template_or_columns_select(run: Run) -> None:
     shown = await run("get", "md", "-A", "-o", template)
     assert shown.out.split() == ["mine", "other"]
     shown = await run("get", "md/mine", "-n", "a", "-o", "jsonpath={.metadata.name}")
-    assert shown.out == "mine\n"
+    assert shown.out == "mine"
     columns = "custom-columns=NAME:.metadata.name,NS:.metadata.namespace,X:.spec.none"
     shown = await run("get", "md", "-A", "-o", columns)
     assert [row.split() for row in shown.out.splitlines()] == [
