@@ -127,6 +127,19 @@ GROUPS = {
         "service": Command(
             "change.service", "service", "Change where a ModelService sends requests."
         ),
+        "logs": Command(
+            "engines.logs",
+            "logs",
+            "Show the logs of engines, or of a part of the local fleet.",
+        ),
+        "exec": Command(
+            "engines.exec", "run_in_pod", "Run a command in a container of an engine."
+        ),
+        "port-forward": Command(
+            "engines.port_forward",
+            "port_forward",
+            "Forward ports of this machine to a pod of an engine.",
+        ),
         "chat": Command("ask.chat", "chat", "Ask the model of a ModelService."),
         "curl": Command("ask.curl", "curl", "Send a request to a ModelService."),
     },
@@ -181,6 +194,11 @@ GROUPS = {
         ),
     },
     "This machine": {
+        "doctor": Command(
+            "local.doctor",
+            "doctor",
+            "Check whether a fleet can start on this machine.",
+        ),
         "up": Command(
             "local.up",
             "up",
@@ -195,9 +213,6 @@ GROUPS = {
             "clouds",
             "Show the objects at the fake clouds of the fleet on this machine.",
             _LOCAL,
-        ),
-        "logs": Command(
-            "inspect.logs", "logs", "Show the log of a part of the testbed.", _LOCAL
         ),
         "ui": Command(
             "inspect.ui", "ui", "Print the address in the Temporal UI and open it."

@@ -1,8 +1,9 @@
 """Select the secret store that the settings name.
 
-Besides the worker, only this module imports `clients`, because the client process needs
-a store too and has no composition root. The imports are inside the function, because
-workflows import the activities that use a store and may not import an SDK.
+Besides the worker and `activities/pod_access.py`, only this module imports `clients`, because the
+client process needs a store too and has no composition root. The imports are inside the
+function, because workflows import the activities that use a store and may not import an
+SDK.
 """
 
 from activities.secrets.store import SecretStore

@@ -1,6 +1,7 @@
 """Options that several commands share."""
 
 import re
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,10 +12,20 @@ from fleet_client.errors import Refused
 _SHOWN_MAX = 80
 
 
+class MemberKind(StrEnum):
+    """The kinds of pods of an engine."""
+
+    STANDALONE = "standalone"
+    LEADER = "leader"
+    WORKER = "worker"
+
+
 def _usable_namespace(given: str | None) -> str | None:
+    if not given:
+        return given
     from api_types.validation.rules.metadata import is_dns_label  # noqa: PLC0415 - slow to import
 
-    if given and not is_dns_label(given):
+    if not is_dns_label(given):
         raise Refused(
             f"-n {given[:_SHOWN_MAX]!r} is not the name of a namespace",
             next_step=(
@@ -94,6 +105,39 @@ Timeout = Annotated[
         metavar="<duration>",
         show_default="10m",
         help="How long to wait, such as 90s or 5m; exit code 5 when it is over.",
+    ),
+]
+Since = Annotated[
+    float | None,
+    typer.Option(
+        "--since",
+        parser=_seconds,
+        metavar="<duration>",
+        show_default=False,
+        help="Only lines of this last time, such as 90s or 5m.",
+    ),
+]
+Replica = Annotated[
+    str,
+    typer.Option(
+        "--replica",
+        help="One replica: its name, or the part after the deployment's.",
+        show_default=False,
+    ),
+]
+Engine = Annotated[
+    str, typer.Option("--engine", help="One engine, by name.", show_default=False)
+]
+EngineMember = Annotated[
+    MemberKind | None,
+    typer.Option(
+        "--member", help="One kind of pod of a gang or engine.", show_default=False
+    ),
+]
+Container = Annotated[
+    str | None,
+    typer.Option(
+        "--container", "-c", help="A container; default: the first.", show_default=False
     ),
 ]
 Gateway = Annotated[

@@ -78,6 +78,14 @@ def _fields(context: Any, incomplete: str) -> Iterable[str]:
     return [".".join((*path, name)) for name in fields_at(schema, path[1:])]
 
 
+def _engines(context: Any, _incomplete: str) -> Iterable[str]:
+    """Complete `md/qwen` and `mr/qwen-1414d327`."""
+    from api_types.resources.kinds import BY_KIND  # noqa: PLC0415 - slow to import
+
+    kinds = [BY_KIND[kind] for kind in ("ModelDeployment", "ModelReplica")]
+    return [f"{kind.short}/{name}" for kind in kinds for name in _names(context, kind)]
+
+
 def _kinds(_context: Any, _incomplete: str) -> Iterable[str]:
     from api_types.resources.kinds import KINDS  # noqa: PLC0415 - slow to import
 
@@ -155,6 +163,9 @@ _PARAMETERS: dict[tuple[str, str], Complete] = {
     ("plan", "drain"): _of_kind(_CLUSTER),
     ("plan", "delete_pool"): _pools,
     ("schema", "kind"): _kinds,
+    ("logs", "word"): _engines,
+    ("exec", "word"): _engines,
+    ("port-forward", "word"): _engines,
     ("", "sort_by"): _paths,
     ("chat", "service"): _of_kind("ModelService"),
     ("curl", "service"): _of_kind("ModelService"),

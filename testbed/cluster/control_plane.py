@@ -116,7 +116,14 @@ class ClusterControlPlane:
             parts += ["kube-scheduler", "kwok"]
         if self.simulated:
             parts += ["lws-health", "lws-webhook"]
+        if self.kubelet:
+            parts.append("kubelet")
         return [f"{self.name}/{part}" for part in parts]
+
+    @property
+    def kubelet(self) -> bool:
+        """Whether the data plane serves logs and ports of the cluster's pods."""
+        return self.simulated and self.data_plane
 
     def port(self, part: str) -> int:
         """Return the port of one process."""
@@ -263,6 +270,10 @@ class ClusterControlPlane:
             # The beta versions are off by default once v1 exists. Tests apply objects
             # for older clusters to them.
             "--runtime-config=resource.k8s.io/v1beta1=true,resource.k8s.io/v1beta2=true",
+            f"--kubelet-certificate-authority={pki.ca}",
+            f"--kubelet-client-certificate={client.certificate}",
+            f"--kubelet-client-key={client.key}",
+            "--kubelet-preferred-address-types=InternalIP",
             "--profiling=false",
             *self._review_arguments(),
         )

@@ -117,9 +117,13 @@ def node_names(cluster: SimulatedCluster) -> Iterable[tuple[str, Pool | None]]:
 
 
 def node(
-    name: str, cluster: SimulatedCluster, pool: Pool | None, fleet: FleetFile
+    name: str,
+    cluster: SimulatedCluster,
+    pool: Pool | None,
+    fleet: FleetFile,
+    kubelet_port: int = 0,
 ) -> Document:
-    """Render one node.
+    """Render one node. The API server finds its kubelet at a loopback port, if any.
 
     A node has ample CPU and memory, and only the devices of its class. Nodes of a pool
     are tainted like GPU nodes. The system node is not tainted, so that endpoint pickers
@@ -149,7 +153,11 @@ def node(
         "status": {
             "capacity": capacity,
             "allocatable": capacity,
-            "addresses": [{"type": "Hostname", "address": name}],
+            "addresses": [
+                {"type": "Hostname", "address": name},
+                {"type": "InternalIP", "address": "127.0.0.1"},
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": kubelet_port}},
             "nodeInfo": {
                 "architecture": "amd64",
                 "operatingSystem": "linux",

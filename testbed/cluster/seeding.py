@@ -46,7 +46,7 @@ def seed(
     if cluster is not None and not cluster.stack:
         with ThreadPoolExecutor(PARALLEL) as pool:
             kube.apply(objects.storage_class())
-            _seed_nodes(kube, cluster, fleet, pool)
+            _seed_nodes(plane, kube, cluster, fleet, pool)
         return
     gateway_class = objects.TRAEFIK_CLASS if data_plane else objects.GATEWAY_CLASS
     controller = (
@@ -91,7 +91,7 @@ def seed(
         )
         list(pool.map(kube.apply, webhooks))
         list(pool.map(kube.apply, objects.device_classes(cluster, fleet)))
-        _seed_nodes(kube, cluster, fleet, pool)
+        _seed_nodes(plane, kube, cluster, fleet, pool)
 
 
 def _seed_gateway(kube: Kube, documents: Sequence[Document]) -> None:
@@ -107,15 +107,20 @@ def _seed_gateway(kube: Kube, documents: Sequence[Document]) -> None:
 
 
 def _seed_nodes(
-    kube: Kube, cluster: SimulatedCluster, fleet: FleetFile, threads: ThreadPoolExecutor
+    plane: ClusterControlPlane,
+    kube: Kube,
+    cluster: SimulatedCluster,
+    fleet: FleetFile,
+    threads: ThreadPoolExecutor,
 ) -> None:
+    kubelet_port = plane.port("kubelet") if plane.kubelet else 0
     wanted = dict(objects.node_names(cluster))
     for node in kube.list(collection("v1", "Node"), labelSelector=objects.MANAGED):
         if node["metadata"]["name"] not in wanted:
             kube.delete(f"{collection('v1', 'Node')}/{node['metadata']['name']}")
 
     def seed_node(name: str) -> None:
-        document = objects.node(name, cluster, wanted[name], fleet)
+        document = objects.node(name, cluster, wanted[name], fleet, kubelet_port)
         stored = kube.apply(document)
         status = {key: document[key] for key in ("apiVersion", "kind", "status")}
         kube.apply(status | {"metadata": {"name": name}}, "status")

@@ -100,6 +100,14 @@ def processes(
                 "dial": f"unix:sockets/{plane.name}.gateway",
             }
             for plane in planes
+        ]
+        + [
+            {
+                "listen": f"tcp:127.0.0.1:{plane.port('kubelet')}",
+                "dial": f"unix:sockets/{plane.name}.kubelet",
+            }
+            for plane in planes
+            if plane.kubelet
         ],
     )
     write_json(
@@ -134,7 +142,11 @@ def processes(
             ],
             "nodes": [_node(plane) for plane in planes if plane.real_pods],
             "clusters": [
-                {"server": plane.server, "pki": str(plane.authority.folder)}
+                {
+                    "server": plane.server,
+                    "pki": str(plane.authority.folder),
+                    "kubelet": f"sockets/{plane.name}.kubelet",
+                }
                 for plane in planes
                 if plane.simulated
             ],

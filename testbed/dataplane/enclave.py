@@ -12,7 +12,7 @@ Clusters with an Envoy Gateway run its pods, and the pods of endpoint pickers, a
 programs (`testbed/node/`).
 
 CONFIG is a JSON object {relays, traefiks: [{argv, environment, log}], clusters:
-[{server, pki}], nodes: [the arguments of `of_cluster` in testbed/node/node.py], hosts,
+[{server, pki, kubelet}], nodes: [the arguments of `of_cluster` in testbed/node/node.py], hosts,
 provider}.
 """
 
@@ -28,7 +28,7 @@ from typing import Any
 
 from testbed.dataplane.faults import Faults
 from testbed.dataplane.names import PROVIDER_ADDRESS, PROVIDER_MODEL, provider_authority
-from testbed.dataplane.pods import SimulatedEngine, of_cluster
+from testbed.dataplane.pods import SimulatedEngine, serve_cluster
 from testbed.dataplane.relay import relay
 from testbed.documents import read_json
 from testbed.fleet.home import GATEWAY_NETWORK, POD_NETWORK, SERVICE_NETWORK
@@ -76,8 +76,7 @@ async def _serve(config: Mapping[str, Any]) -> int:
     parts.append(asyncio.create_task(relay(config["relays"])))
     parts.append(asyncio.create_task(Faults().serve(PROVIDER_ADDRESS)))
     parts += [
-        asyncio.create_task(of_cluster(**cluster).run())
-        for cluster in config["clusters"]
+        asyncio.create_task(serve_cluster(**cluster)) for cluster in config["clusters"]
     ]
     parts += [asyncio.create_task(node.of_cluster(**each)) for each in config["nodes"]]
     stopping = asyncio.create_task(stop.wait())

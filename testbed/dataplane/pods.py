@@ -19,10 +19,12 @@ from typing import Any
 
 import httpx
 import uvicorn
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from testbed.cluster.kube import KubeClient, KubeError, collection, follow
 from testbed.cluster.pki import Authority, Pair
 from testbed.dataplane.engine import MODEL, PORT, application
+from testbed.dataplane.kubelet_api import ContainerLog, ServedPod, serve_kubelet
 from testbed.dataplane.load import RUNNING_MAX, VLLM, EngineLoad
 from testbed.node.images import is_real
 
@@ -107,11 +109,12 @@ class SimulatedEngine:
         engine: str = VLLM,
         running_max: int = RUNNING_MAX,
     ) -> None:
+        self.log = ContainerLog()
         self._address = (address, port)
         self._refuses = False
         listener = _listener(address, port)
         config = uvicorn.Config(
-            application(model, engine, EngineLoad(running_max)),
+            _logged(application(model, engine, EngineLoad(running_max)), self.log),
             log_level="critical",
             access_log=False,
             lifespan="off",
@@ -125,6 +128,8 @@ class SimulatedEngine:
     async def listens(self) -> None:
         """Wait until the engine accepts connections."""
         await self._server.listens.wait()
+        address, port = self._address
+        self.log.write(f"INFO:     Uvicorn running on http://{address}:{port}")
 
     @property
     def refuses(self) -> bool:
@@ -144,6 +149,7 @@ class SimulatedEngine:
         self._server.config.timeout_graceful_shutdown = max(0, round(grace_seconds))
         self._server.should_exit = True
         await asyncio.wait([self._serving])
+        self.log.end()
 
 
 def _listener(address: str, port: int) -> socket.socket:
@@ -165,6 +171,7 @@ class ServedPods:
 
     def __init__(self, watcher: KubeClient) -> None:
         self._watcher = watcher
+        self._served: dict[str, ServedPod] = {}
         self._engines: dict[str, SimulatedEngine] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._without_pod: set[asyncio.Task[None]] = set()
@@ -176,6 +183,10 @@ class ServedPods:
             await follow(self._watcher, collection("v1", "Pod"), self.received)
         finally:
             await self._watcher.close()
+
+    def served(self) -> Iterable[ServedPod]:
+        """Return the pods that have an engine."""
+        return self._served.values()
 
     async def received(self, kind: str, pods: list[Document]) -> None:
         """Handle an item of `KubeClient.changes`."""
@@ -204,6 +215,12 @@ class ServedPods:
         elif not ends and _serves(pod) and uid not in self._engines:
             self._engines[uid] = engine = _engine_of(pod)
             await engine.listens()
+            self._served[uid] = ServedPod(
+                metadata.get("namespace", ""),
+                metadata.get("name", ""),
+                pod["status"]["podIP"],
+                {_serving_container(pod): engine.log},
+            )
             await self._annotate(pod, {SERVED: "true"})
         elif uid in self._engines and _refuses(pod) != self._engines[uid].refuses:
             await self._engines[uid].refuse(refuses=_refuses(pod))
@@ -224,6 +241,7 @@ class ServedPods:
         An ending engine continues until its requests or its grace period have ended.
         """
         ending, engine = self._ending.pop(uid, None), self._engines.pop(uid, None)
+        self._served.pop(uid, None)
         if ending:
             self._without_pod.add(ending)
             ending.add_done_callback(self._without_pod.discard)
@@ -314,17 +332,41 @@ def _runs(pod: Document) -> bool:
 
 def _serves(pod: Document) -> bool:
     """Return whether a container or sidecar of the pod declares the port of engines."""
+    return bool(_serving_container(pod))
+
+
+def _serving_container(pod: Document) -> str:
     containers = [
         *pod["spec"]["containers"],
         *(pod["spec"].get("initContainers") or ()),
     ]
-    return any(
-        port["containerPort"] == PORT
+    serving = [
+        str(each["name"])
         for each in containers
-        for port in each.get("ports") or ()
-    )
+        if PORT in [port["containerPort"] for port in each.get("ports") or ()]
+    ]
+    return serving[0] if serving else ""
 
 
-def of_cluster(server: str, pki: str) -> ServedPods:
-    """Return the engines of a cluster's pods."""
-    return ServedPods(KubeClient(server, Authority(Path(pki))))
+def _logged(engine: ASGIApp, log: ContainerLog) -> ASGIApp:
+    """Write a line about each response."""
+
+    async def logged(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                request = f"{scope['method']} {scope['path']} HTTP/1.1"
+                log.write(f'INFO:     "{request}" {message["status"]}')
+            await send(message)
+
+        await engine(scope, receive, sending)
+
+    return logged
+
+
+async def serve_cluster(server: str, pki: str, kubelet: str) -> None:
+    """Serve the engines of a cluster's pods, and a kubelet at a Unix socket."""
+    authority = Authority(Path(pki))
+    pods = ServedPods(KubeClient(server, authority))
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(pods.run())
+        tasks.create_task(serve_kubelet(pods.served, authority, kubelet))

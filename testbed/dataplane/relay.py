@@ -25,7 +25,7 @@ async def relay(pairs: Sequence[Mapping[str, str]]) -> None:
     """Serve every pair until cancelled."""
     for kind, _, address in (pair["listen"].partition(":") for pair in pairs):
         if kind == "unix":
-            _clear(Path(address))
+            clear_socket(Path(address))
     servers = [await _listen(pair["listen"], pair["dial"]) for pair in pairs]
     try:
         await asyncio.gather(*(server.serve_forever() for server in servers))
@@ -34,7 +34,8 @@ async def relay(pairs: Sequence[Mapping[str, str]]) -> None:
             server.close()
 
 
-def _clear(path: Path) -> None:
+def clear_socket(path: Path) -> None:
+    """Make room for a Unix socket."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.unlink(missing_ok=True)  # a killed relay left this socket behind
 

@@ -19,6 +19,7 @@ from testbed.documents import read_json, write_json
 from testbed.programs.install import cache_folder
 
 PORTS = range(20000, 32000)
+PORTS_TRIED = 200
 POD_NETWORK = ipaddress.IPv4Network("10.244.0.0/16")
 POD_PREFIX = 21
 SERVICE_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
@@ -184,6 +185,12 @@ def _claims() -> Iterator[dict[str, str]]:
         }
         yield claims
         write_json(file, claims)
+
+
+def free_ports() -> tuple[int, int]:
+    """Return how many of some random ports of the testbed are free, and how many."""
+    tried = random.sample(PORTS, PORTS_TRIED)
+    return sum(map(is_free, tried)), PORTS_TRIED
 
 
 def is_free(port: int) -> bool:

@@ -90,6 +90,13 @@ class Installer:
             binary: path for tool in tools for binary, path in self._have(tool).items()
         }
 
+    def has(self, tools: Iterable[Tool]) -> bool:
+        """Return whether the programs of `tools` are installed."""
+        return all(
+            on_path(tool) or all(path.is_file() for path in self._cached(tool).values())
+            for tool in tools
+        )
+
     def definitions(self, name: str) -> Path:
         """Install the manifests of another project, and return their folder.
 
@@ -172,8 +179,8 @@ class Installer:
     def _have(self, tool: Tool) -> dict[str, Path]:
         if found := on_path(tool):
             return found
-        place = self._cache / "tools" / f"{tool.name}-{tool.version}"
-        programs = {binary: place / "bin" / binary for binary in tool.packages}
+        programs = self._cached(tool)
+        place = self._place(tool)
         with self._lock(place):
             if not all(path.is_file() for path in programs.values()):
                 with _beside(place) as draft:
@@ -183,6 +190,13 @@ class Installer:
                     elif not self._downloader.fetch(tool, draft / "bin"):
                         self._build(tool, draft / "bin")
         return programs
+
+    def _place(self, tool: Tool) -> Path:
+        return self._cache / "tools" / f"{tool.name}-{tool.version}"
+
+    def _cached(self, tool: Tool) -> dict[str, Path]:
+        folder = self._place(tool) / "bin"
+        return {binary: folder / binary for binary in tool.packages}
 
     @contextmanager
     def _lock(self, place: Path) -> Iterator[None]:

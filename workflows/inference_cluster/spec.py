@@ -36,7 +36,13 @@ def connection_of(name: str, state: ClusterState) -> Connection | None:
             task_queue=queue,
             cloud=account,
         )
-    existing = source["existing"]
+    return existing_connection(name, source["existing"], queue)
+
+
+def existing_connection(
+    name: str, existing: dict[str, Any], queue: str = queues.CLUSTERS
+) -> Connection:
+    """Return the reference to the credentials of a cluster with source Existing."""
     ref, identity = existing["secretRef"], _identity(existing.get("identitySecretRef"))
     where = {
         "cluster": name,

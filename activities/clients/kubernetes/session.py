@@ -9,7 +9,7 @@ the server.
 import asyncio
 import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from http import HTTPStatus
 from pathlib import Path
@@ -185,6 +185,51 @@ class Session:
                 async for line in read_lines(answer, LINE_BYTES_MAX):
                     yield line
 
+    async def chunks(self, path: str) -> AsyncIterator[Response | bytes]:
+        """Yield the parts of a response as they arrive, without a limit of its length.
+
+        If the request is refused, the only item is that response. Raises
+        ClusterUnreachable.
+        """
+        limits = aiohttp.ClientTimeout(
+            total=None, connect=CONNECT_SECONDS, sock_connect=CONNECT_SECONDS
+        )
+        headers = {"Accept": "*/*"}
+        async with self._open("GET", path, None, headers, limits) as answer:
+            if answer.status != HTTPStatus.OK:
+                yield await self._whole(answer, f"GET {path}")
+                return
+            with self._failures(f"GET {path}"):
+                async for chunk in answer.content.iter_any():
+                    yield chunk
+
+    @contextlib.asynccontextmanager
+    async def websocket(
+        self, path: str, protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse | Response]:
+        """Open a WebSocket with the first of `protocols` that the server knows.
+
+        If the server refuses it, the result is the refusal. Raises ClusterUnreachable.
+        """
+        headers = await self._headers({})
+        status = 0
+        with self._failures(f"GET {path}"):
+            opening = self._rest.websocket(f"{self.server}{path}", headers, protocols)
+            try:
+                socket = await asyncio.wait_for(opening, READ_SECONDS)
+            except aiohttp.WSServerHandshakeError as refused:
+                status = refused.status
+        if status:
+            # The SDK drops the body of the refusal. A request without an upgrade is
+            # refused for the same reason, and starts nothing.
+            answer = await self.request("GET", path)
+            yield answer._replace(status=status)
+            return
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
     async def close(self) -> None:
         """Close all connections."""
         await self._rest.close()
@@ -247,9 +292,7 @@ class Session:
         limits: aiohttp.ClientTimeout,
     ) -> Any:
         await self._throttle.acquire()
-        sent = {"Accept": "application/json", "User-Agent": "modelplane", **headers}
-        if token := await self._credential.token():
-            sent["Authorization"] = f"Bearer {token}"
+        sent = await self._headers(headers)
         with self._failures(f"{method} {path}"):
             return await self._rest.request(
                 method,
@@ -259,13 +302,34 @@ class Session:
                 _request_timeout=limits,
             )
 
+    async def _headers(self, headers: Mapping[str, str]) -> dict[str, str]:
+        sent = {"Accept": "application/json", "User-Agent": "modelplane", **headers}
+        if token := await self._credential.token():
+            sent["Authorization"] = f"Bearer {token}"
+        return sent
+
 
 class _Rest(RESTClientObject):  # type: ignore[misc] # the SDK has no types
     """The SDK's REST layer with this project's rules for connections and cookies."""
 
     def __init__(self, configuration: Configuration, rules: AddressRules) -> None:
         super().__init__(configuration)
+        self.pool_manager: aiohttp.ClientSession | None = None
         self._rules = rules
+
+    async def websocket(
+        self, url: str, headers: Mapping[str, str], protocols: Sequence[str]
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Open a WebSocket. Raises the errors of aiohttp."""
+        if self.pool_manager is None:
+            self.pool_manager = self._create_pool_manager()
+        return await self.pool_manager.ws_connect(
+            url,
+            headers=headers,
+            protocols=protocols,
+            proxy=self.proxy or None,
+            server_hostname=self.configuration.tls_server_name or None,
+        )
 
     def _create_connector(self) -> aiohttp.TCPConnector:
         return connector(

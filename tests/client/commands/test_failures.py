@@ -177,12 +177,10 @@ USAGE = [
         2,
         "cannot read /nope.yaml",
     ),
-    (
-        "logs of an engine",
-        ["logs", "md/qwen"],
-        2,
-        "md/qwen is an object, and this command shows the logs of the local fleet",
-    ),
+    ("logs of a cluster", ["logs", "ic/eu"], 2, "has no engines"),
+    ("a command of no engine", ["exec", "qwen", "--", "ls"], 2, "write `md/NAME`"),
+    ("no command", ["exec", "md/qwen"], 2, "no command to run"),
+    ("no port", ["port-forward", "md/qwen", "http"], 2, "is no pair of ports"),
     ("logs where nothing ever ran", ["logs"], 3, "there are no logs"),
 ]
 
@@ -522,10 +520,11 @@ HEAVY = {"temporalio", "google.protobuf", "pydantic", "httpx", "rich", "ruamel.y
         # The parser itself uses pydantic.
         (["get", "--help"], False, {"ruamel.yaml", "pydantic"}, 380),
         # Through a front, which does not answer here, a command needs no Temporal.
-        (["get", "md"], True, HEAVY - {"temporalio", "google.protobuf"}, 740),
-        (["get", "md"], False, HEAVY - {"httpx"}, 900),
+        (["get", "md"], True, HEAVY - {"temporalio", "google.protobuf"}, 720),
+        (["explain", "md.spec"], False, {"pydantic", "rich", "ruamel.yaml"}, 420),
+        (["get", "md"], False, HEAVY - {"httpx"}, 860),
     ],
-    ids=["help", "help of get", "get through a front", "get through Temporal"],
+    ids=["help", "help of get", "through a front", "fields", "through Temporal"],
 )
 @pytest.mark.usefixtures("nowhere")
 def test_a_command_imports_only_the_modules_that_it_uses(

@@ -829,3 +829,17 @@ def test_links_and_logs_lead_to_the_workflow_and_the_worker(
     assert "worker" in {line.split()[0] for line in cli("logs").out.splitlines()[1:]}
     assert "serving" in cli("logs", "worker", "--tail", "1000").out
     assert "name one of" in cli("logs", "missing").err
+
+
+def test_logs_of_a_model_come_from_the_clusters_of_its_replicas(
+    cli: Cli, tenant: str, written: Callable[[str], str]
+) -> None:
+    applied = cli("apply", "-f", written(manifest(tenant)), *WAIT)
+    assert applied.code == 0, applied.err
+    shown = cli("logs", "md/demo", "-n", tenant, "--timestamps")
+    assert (shown.code, shown.err) == (0, "")
+    started = r"^\[pod/demo-.*/engine\] \S+Z INFO: +Uvicorn running on"
+    assert len(re.findall(started, shown.out, re.MULTILINE)) == 2
+    ran = cli("exec", "md/demo", "-n", tenant, "--", "ls")
+    assert (ran.code, ran.out) == (1, "")
+    assert "no processes in which a command could run" in ran.err

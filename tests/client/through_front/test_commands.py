@@ -84,6 +84,9 @@ ELSEWHERE = {
     "cordon",
     "uncordon",
     "diff",
+    "doctor",
+    "exec",  # tests/client/engines
+    "port-forward",
 }
 
 

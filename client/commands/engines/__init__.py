@@ -1,0 +1,1 @@
+"""Logs, commands and ports of engines."""
