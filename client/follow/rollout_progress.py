@@ -4,9 +4,9 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
-from client.follow.advice import advice
 from client.follow.waiting import describe_or_none, raise_if_refused, status_line
 from client.output.progress import Progress, Row
+from fleet_client.advice import advice
 from fleet_client.errors import CommandFailed, TimedOut
 from fleet_client.objects import FleetObjects
 from fleet_client.refs.targets import Target

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from client.follow.advice import advice
 from client.follow.final_conditions import final_failure, missing_features, said
 from client.output.progress import Progress, Row
+from fleet_client.advice import advice
 from fleet_client.errors import (
     CommandFailed,
     NoAnswer,

@@ -14,13 +14,13 @@ import typer
 from api_types.clock import timestamp, utc_now
 from api_types.labels import RESTARTED_AT
 from client.commands import options
-from client.follow.advice import rollout_advice
 from client.follow.edit import change, raise_without_spec
 from client.follow.results import request_each
 from client.follow.rollout_progress import progress_of, until_rolled_out
 from client.output.formats import as_yaml
 from client.output.progress import Progress
 from client.output.tables import columns
+from fleet_client.advice import rollout_advice
 from fleet_client.configuration import load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import Refused

@@ -15,11 +15,11 @@ from api_types.text.age import age
 from api_types.text.printable import escaped
 from client.asking.service import way_from_here
 from client.commands import options
-from client.follow.advice import advice, rollout_advice
 from client.follow.request_path import request_path
 from client.output.columns import TableLayout, header, row
 from client.output.formats import as_yaml
 from client.output.tables import INDENT, NONE, columns, indented
+from fleet_client.advice import advice, rollout_advice
 from fleet_client.configuration import load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import Forbidden, NoAnswer, NotFound

@@ -12,10 +12,10 @@ from api_types.payloads.limits import shortened
 from api_types.resources.kinds import SERVED, KindInfo
 from api_types.text.age import age
 from client.commands import options
-from client.follow.advice import advice
 from client.output.printer import warn_hidden, warn_unanswered
 from client.output.tables import columns, indented
 from client.planning.live_fleet import read_live
+from fleet_client.advice import advice
 from fleet_client.configuration import front_named, load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import CommandFailed

@@ -19,7 +19,7 @@ from api_types.settings import Settings
 from client.commands.inspect.status import capacity_lines, object_lines, problem_lines
 from client.commands.inspect.version import behind
 from client.failures import ExitCode
-from client.follow.advice import ADVICE
+from fleet_client.advice import ADVICE
 from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target
 from scheduler import PoolCapacityUse

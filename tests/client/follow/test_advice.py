@@ -14,8 +14,8 @@ from activities.secrets.credentials import read_credential
 from activities.secrets.store import SecretKind, StoredSecret
 from api_types import errors
 from api_types.resources.kinds import BY_KIND
-from client.follow.advice import ADVICE, advice
 from client.follow.final_conditions import FINAL, OPTIONAL
+from fleet_client.advice import ADVICE, advice
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 from workflows.cloud_cluster.next_steps import next_step

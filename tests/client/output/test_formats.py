@@ -14,12 +14,12 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.events import in_order
 from client.failures import combine, exit_code_of, report
-from client.follow.advice import advice
 from client.output import printer
 from client.output.columns import TableLayout, header, row
 from client.output.formats import Format, render
 from client.output.printer import warn_unanswered
 from client.output.progress import Progress, Row
+from fleet_client.advice import advice
 from fleet_client.errors import CommandFailed, Refused, TimedOut
 from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import Target

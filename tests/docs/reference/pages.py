@@ -11,8 +11,8 @@ from api_types import errors
 from api_types.resources.kinds import KINDS, KindInfo
 from api_types.validation.schema import json_schema
 from client.failures import ExitCode, exit_code_of
-from client.follow.advice import ADVICE
 from client.main import app
+from fleet_client.advice import ADVICE
 from fleet_client.errors import CommandFailed
 from tests.docs.reference import source
 from tests.front.conformance.differences import differences

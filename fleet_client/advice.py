@@ -15,7 +15,7 @@ _CREDENTIAL = re.compile(r"\b(?:Secret|ConfigMap) [^\s/]+/[^\s/]+")
 # How the control plane begins `nextStep` of a problem that it solves itself.
 _NO_STEP = "none"
 # Every kind sets this reason when it refuses a spec.
-_OF_EVERY_KIND = {
+OF_EVERY_KIND = {
     "InvalidInput": (
         "fix the manifest and apply it again: `modelplane validate -f FILE` shows "
         "every error"
@@ -186,7 +186,7 @@ def advice(target: Target, tree: Tree) -> str:
     """
     if step := _cloud_step(tree):
         return step
-    known = _OF_EVERY_KIND | ADVICE.get(target.kind.kind, {})
+    known = OF_EVERY_KIND | ADVICE.get(target.kind.kind, {})
     unmet = [
         row
         for row in conditions(tree)
