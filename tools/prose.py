@@ -69,6 +69,9 @@ def texts_of(path: Path, name: str) -> Iterator[Text]:
         for part in prose.split("\n\n"):
             yield Text(package, name, part)
         return
+    if path.suffix == ".js":
+        yield from _script_texts(source, name)
+        return
     tree = ast.parse(source)
     docstrings = dict(_docstrings(tree))
     for line, words in docstrings.items():
@@ -78,6 +81,23 @@ def texts_of(path: Path, name: str) -> Iterator[Text]:
             yield Text(package, f"{name}:{token.start[0]}", token.string.lstrip("# "))
     for line, words in _strings(tree, set(docstrings)):
         yield Text(f"strings of {package}", f"{name}:{line}", words)
+
+
+# A block comment, a line comment that begins its line, and both kinds of strings.
+_SCRIPT = re.compile(
+    r"/\*\*?(.*?)\*/|^\s*//(.*?)$|\"([^\"\n]*)\"|`([^`]*)`", re.DOTALL | re.MULTILINE
+)
+
+
+def _script_texts(source: str, name: str) -> Iterator[Text]:
+    """Return the comments and the sentences of the page's JavaScript."""
+    for match in _SCRIPT.finditer(source):
+        comment = match[1] or match[2]
+        words = comment or match[3] or match[4] or ""
+        line = source.count("\n", 0, match.start()) + 1
+        if comment or len(words.split()) >= SENTENCE_WORDS:
+            group = "page" if comment else "strings of the page"
+            yield Text(group, f"{name}:{line}", words)
 
 
 def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
@@ -113,11 +133,11 @@ def _strings(tree: ast.Module, docstrings: set[int]) -> Iterator[tuple[int, str]
 
 
 def tracked(paths: Iterable[str]) -> list[str]:
-    """Return the Python files and documents of the repository under these paths."""
+    """Return the code files and documents of the repository under these paths."""
     command = ["git", "ls-files", "--", *paths]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
     names = listed.stdout.decode().splitlines()
-    return [name for name in names if name.endswith((".py", ".md"))]
+    return [name for name in names if name.endswith((".py", ".md", ".js"))]
 
 
 def indexes(texts: Iterable[Text]) -> dict[str, tuple[float, int]]:

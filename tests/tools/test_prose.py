@@ -51,3 +51,20 @@ def test_an_index_is_a_rate_per_thousand_words() -> None:
         Text("b", "", "x"),
     ]
     assert indexes(texts) == {"a": (250.0, 4), "b": (0.0, 1)}
+
+
+def test_comments_and_sentences_of_scripts_count(tmp_path: Path) -> None:
+    path = tmp_path / "a.js"
+    path.write_text(
+        "/** Returns the age. */\n// One line.\n"
+        'const short = "a word";\nconst text = `no cluster has room: ${name}`;\n'
+    )
+    assert list(texts_of(path, "front/page/static/a.js")) == [
+        Text("page", "front/page/static/a.js:1", " Returns the age. "),
+        Text("page", "front/page/static/a.js:2", " One line."),
+        Text(
+            "strings of the page",
+            "front/page/static/a.js:4",
+            "no cluster has room: ${name}",
+        ),
+    ]
