@@ -34,6 +34,8 @@ from front.access.reviews import BadKubeconfig, Reviews, reviews_by
 from front.access.signing import Callers
 from front.audit.log import AuditLog, Unwritable
 from front.commands.routes import Commands
+from front.page_data.health import ControlPlaneHealth
+from front.page_data.routes import PageData
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
@@ -117,7 +119,9 @@ async def serve(
         audit_log=audit_log,
         lobby=lobby,
     )
-    runner = _runner(front, told, callers)
+    page_data = PageData(front, ControlPlaneHealth(client, feed))
+    tasks.append(asyncio.create_task(page_data.run()))
+    runner = _runner(front, told, callers, page_data)
     await runner.setup()
     scaler: Any = None
     try:
@@ -144,8 +148,14 @@ async def serve(
         access.close()
 
 
-def _runner(front: Front, told: Told, callers: Callers | None) -> web.AppRunner:
-    routes = [*Scaling(front, told, callers).routes(), *Commands(front).routes()]
+def _runner(
+    front: Front, told: Told, callers: Callers | None, page_data: PageData
+) -> web.AppRunner:
+    routes = [
+        *Scaling(front, told, callers).routes(),
+        *Commands(front).routes(),
+        *page_data.routes(),
+    ]
     options = {
         **RUNNER_OPTIONS,
         "shutdown_timeout": _SHUTDOWN_SECONDS,

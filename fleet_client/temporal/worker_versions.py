@@ -33,7 +33,8 @@ _WAIT = timedelta(seconds=20)
 # (deploy/kubernetes/worker.yaml).
 _PROBE = timedelta(seconds=9)
 # Temporal answers a poll after at most a minute, and the worker polls again.
-_POLLED_LATELY = 120
+POLLED_LATELY = 120
+"""Seconds after which a worker that has not polled is silent."""
 _STATUS = "WORKER_DEPLOYMENT_VERSION_STATUS_"
 
 
@@ -85,9 +86,19 @@ async def polling_builds(client: Client) -> list[str]:
 
 async def is_polled(client: Client, queue: str) -> bool:
     """Return whether a worker polls a queue of workflow tasks. Raise `RPCError`."""
+    polled = await last_poll(client, queue)
+    return polled is not None and time.time() - polled < POLLED_LATELY
+
+
+async def last_poll(client: Client, queue: str) -> float | None:
+    """Return when a worker last polled a queue of workflow tasks.
+
+    The time is in seconds since 1970. Return None if Temporal remembers no poller.
+    Raise `RPCError`.
+    """
     pollers = await _described_pollers(client, queue)
-    now = time.time()
-    return any(now - each.last_access_time.seconds < _POLLED_LATELY for each in pollers)
+    times = [float(each.last_access_time.seconds) for each in pollers]
+    return max(times, default=None)
 
 
 async def server_version(client: Client) -> str:

@@ -24,7 +24,7 @@ from activities.messaging.search_attributes import (
     gone_query,
     visibility_query,
 )
-from api_types.clock import timestamp, utc_now
+from api_types.clock import now_ms, timestamp, utc_now
 from api_types.resources.kinds import BY_KIND, SERVED
 from fleet_client.errors import CommandFailed, NotFound
 from fleet_client.refs.targets import Target
@@ -68,12 +68,15 @@ class Feed:
         self._relisted = self._looked_wide = 0.0
         self.problem = ""
         """The error of the last attempt; empty if it succeeded."""
+        self.answered = 0.0
+        """The time of Temporal's last answer, in seconds since 1970; 0 before it."""
 
     async def run(self) -> None:
         """Follow changes until cancelled."""
         while True:
             try:
                 await self.poll()
+                self.answered = now_ms() / 1000
             except CommandFailed as failure:
                 self._failed("; ".join([failure.message, *failure.details]))
                 await asyncio.sleep(RETRY_SECONDS)
