@@ -1,11 +1,13 @@
 """The files of the page, and the responses that send them."""
 
 import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
 from aiohttp import web
 
+from fleet_client.advice import ADVICE, OF_EVERY_KIND
 from front.page.accepting import prefers_html
 
 FOLDER = Path(__file__).parent / "static"
@@ -17,7 +19,9 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".json": "application/json",
 }
+_ADVICE = "advice.json"
 # Only files from this server, no inline scripts or styles, requests to this server
 # only. The page shows names and messages that users chose. If one is ever parsed as
 # HTML, nothing in it runs, and with trusted types the browser refuses to parse it.
@@ -53,6 +57,9 @@ class PageFiles:
             for path in sorted(FOLDER.iterdir())
             if path.suffix in _TYPES
         }
+        # The next step for each reason, which the command line prints as well.
+        advice = json.dumps({**ADVICE, "all": OF_EVERY_KIND})
+        self._files[_ADVICE] = _file(advice.encode(), ".json")
 
     def answer(self, request: web.Request, path: str) -> web.Response | None:
         """Return the response to a request for the page or one of its files.
@@ -82,6 +89,9 @@ class PageFiles:
 
 
 def _read(path: Path) -> _File:
-    content = path.read_bytes()
+    return _file(path.read_bytes(), path.suffix)
+
+
+def _file(content: bytes, suffix: str) -> _File:
     tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return _File(content, _TYPES[path.suffix], tag)
+    return _File(content, _TYPES[suffix], tag)

@@ -17,7 +17,7 @@ Json = dict[str, Any]
 START_SECONDS = 60
 ANSWER_SECONDS = 60
 _ACTIVE_PORT = "DevToolsActivePort"
-_KEYS = {"Tab": 9, "Enter": 13, "Delete": 46}
+_KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowDown": 40, "Delete": 46, "/": 191}
 
 
 class Browser:

@@ -86,6 +86,7 @@ async def test_the_page_needs_no_token_but_settings_and_data_do(
                 assert answer.status == 200, path
         for path in (
             "/ui/settings.json",
+            "/ui/state.json",
             "/apis/modelplane.ai/v1alpha1/modeldeployments",
             "/ui/none.js",
             "/ui/../main.py",
@@ -164,20 +165,15 @@ TEXTS = [
         (f"{sort}-text", f"{sort}-ground")
         for sort in ("ready", "waiting", "failed", "deleting")
     ),
-    ("used-text", "used-ground"),
-    ("used-text", "card"),
 ]
-SHAPES = [(shape, ground) for shape in ("line", "focus", "used") for ground in GROUNDS]
+NODES = ("used", "held", "free", "wasted", "draining")
+SHAPES = [(shape, ground) for shape in ("line", "focus", *NODES) for ground in GROUNDS]
 
 
 def colours(scheme: str) -> dict[str, str]:
-    light, dark = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
-    found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", light))
-    return found | (
-        dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", dark))
-        if scheme == "dark"
-        else {}
-    )
+    pattern = r"--([\w-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\);"
+    at = 1 if scheme == "light" else 2
+    return {found[0]: found[at] for found in re.findall(pattern, STYLE)}
 
 
 def luminance(colour: str) -> float:
@@ -213,4 +209,4 @@ def test_the_contrast_of_every_colour_is_checked() -> None:
     assert not re.search(
         r"#[0-9a-f]{3,8}\b(?! *\{)[^{]*;", rules.replace("#connection", "")
     )
-    assert set(re.findall(r"var\(--([\w-]+)\)", rules)) <= judged | {"part"}
+    assert set(re.findall(r"var\(--([\w-]+)\)", rules)) <= judged | {"row"}

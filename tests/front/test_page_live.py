@@ -7,7 +7,7 @@ import pytest
 from tests.front.browser import Browser
 from tests.front.front_under_test import DEPLOYMENTS, TOKENS, FrontUnderTest, a_front
 from tests.front.shown_fleet import MARKUP
-from tests.front.test_page_in_browser import CONNECTED, enter, shows
+from tests.front.shown_page import CONNECTED, enter, shows
 from tests.workflows.environment.harness import a_deployment, eventually
 
 pytestmark = [pytest.mark.testbed("shared"), pytest.mark.timeout(900)]
@@ -29,8 +29,10 @@ async def test_placements_changes_and_deletions_appear_at_once_and_across_a_rest
         status, created = await mine.ask("POST", PATH, document)
         assert status == 201, created
         await shows(tab, "2 of 2 replicas Ready, 2 placed", "#deployments")
-        await shows(tab, f"{NAMESPACE}/seen", "#clusters")
-        assert "1 pod, 8 GPUs" in await tab.text("#clusters")
+        # The charge of the two nodes is that of `modelplane top clusters`.
+        await shows(tab, "2 used, 0 held, 98 free", "#clusters")
+        health = ["Temporal", "answers", "Workers", "answer"]
+        await shows(tab, lambda text: text.split()[:4] == health, "#health")
 
         # The watch delivers the change. A page without a watch would only show it when
         # it lists again, after minutes.

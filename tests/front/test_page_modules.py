@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
 
-from front.store.projection import Projection
+from front.store.projection import Projection, Tree
 from tests.front.browser import Browser, Tab
-from tests.front.shown_fleet import a_cluster, a_replica, condition
-from tests.front.test_page_in_browser import served
+from tests.front.shown_fleet import a_cluster, a_deployment, a_replica, condition
+from tests.front.shown_page import served
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -24,110 +25,286 @@ async def tab(browser: Browser) -> AsyncIterator[Tab]:
         yield tab
 
 
+def deleting(replica: Tree) -> Tree:
+    replica["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return replica
+
+
 @pytest.mark.parametrize(
-    ("size", "pods", "nodes", "without"),
+    ("pool", "closed", "replicas", "expected"),
     [
-        ((3, 8), [[8], [8, 8]], [[(0, 8)], [(1, 8)], [(1, 8)]], 0),
-        ((3, 8), [[1], [1]], [[(0, 1)], [(1, 1)], []], 0),
-        ((1, 8), [[4], [2, 2]], [[(0, 4), (1, 2), (1, 2)]], 0),
-        ((2, 8), [[8], [8], [8]], [[(0, 8)], [(1, 8)]], 1),
-        ((2, 8), [[3], [3], [6]], [[(0, 3)], [(1, 3)]], 1),
-        ((1, 8), [[9]], [[]], 1),
-        ((0, 8), [[1]], [], 1),
-        ((1, 0), [[0]], [[(0, 0)]], 0),
-        ((1, 0), [[1]], [[]], 1),
+        ({}, "", [], {"free": 4}),
+        ({}, "", [a_replica("r", "d", "eu")], {"used": 1, "free": 3}),
+        # Two engines with one GPU each do not share a node.
+        (
+            {},
+            "",
+            [a_replica("r", "d", "eu", gpus=1), a_replica("s", "d", "eu", gpus=1)],
+            {"used": 2, "free": 2},
+        ),
+        ({}, "", [a_replica("r", "d", "eu", workers=2)], {"used": 3, "free": 1}),
+        (
+            {},
+            "",
+            [a_replica("r", "d", "eu", phase="Starting")],
+            {"held": 1, "free": 3},
+        ),
+        ({}, "", [deleting(a_replica("r", "d", "eu"))], {"held": 1, "free": 3}),
+        ({}, "draining", [a_replica("r", "d", "eu")], {"used": 1, "draining": 3}),
+        ({}, "silent", [], {"silent": 4}),
+        ({"classMissing": True}, "", [], {"wasted": 4}),
+        ({"unusable": "no driver"}, "", [], {"wasted": 4}),
+        ({"nodes": -1}, "", [], {}),
+        ({"nodes": 0}, "", [a_replica("r", "d", "eu")], {"used": 1}),
     ],
 )
-async def test_pods_are_drawn_on_the_emptiest_node(
-    tab: Tab, size: tuple[int, int], pods: Any, nodes: Any, without: int
+async def test_a_pool_is_charged_in_nodes(
+    tab: Tab, pool: Tree, closed: str, replicas: list[Tree], expected: dict[str, int]
 ) -> None:
-    given = {"nodes": size[0], "gpusPerNode": size[1]}
-    found = await tab.ask_module("capacity.js", "m.packed(...a)", given, pods)
-    assert [
-        [(pod["who"], pod["gpus"]) for pod in node] for node in found["nodes"]
-    ] == nodes
-    assert found["without"] == without
-
-
-async def test_only_gpus_are_counted_if_a_pool_has_some(tab: Tab) -> None:
-    gpu = {
-        "name": "gpu",
-        "driver": "gpu.nvidia.com",
-        "deviceClassName": "gpu.nvidia.com",
-        "count": 8,
-    }
-    nic = {"name": "nic", "driver": "dra.net", "deviceClassName": "rdma", "count": 4}
-    assumed = {
-        "name": "gpu-memory",
-        "driver": "gpu.nvidia.com",
-        "claim": "Synthetic",
-        "count": 2,
-    }
-    sizes = [
-        await tab.ask_module(
-            "capacity.js",
-            "m.sizeOf(...a)",
-            {"name": "p", "nodes": nodes, "devices": devices},
-        )
-        for nodes, devices in (
-            (2, [gpu, nic, assumed]),
-            (2, [nic]),
-            (-1, []),
-            (None, [gpu | {"count": -3}]),
-        )
-    ]
-    assert [(size["nodes"], size["gpusPerNode"]) for size in sizes] == [
-        (2, 8),
-        (2, 4),
-        (0, 0),
-        (0, 0),
-    ]
-    replica = a_replica("r", "d", "eu", gpus=8, workers=3)
-    replica["spec"]["engines"][0]["copies"] = 2
-    for member in replica["spec"]["engines"][0]["members"]:
-        member["deviceRequests"].append(
-            {"name": "nic", "deviceClassName": "rdma", "count": 1}
-        )
-    pods = await tab.ask_module(
-        "capacity.js",
-        "m.podsOf(...a)",
-        replica,
-        [{"name": "gpus", "nodes": 9, "devices": [gpu, nic]}],
+    given = {"name": "gpus", "nodes": 4} | pool
+    found = await tab.ask_module(
+        "capacity.js", "m.chargeOf(...a)", given, closed, replicas
     )
-    assert pods == [{"pool": "gpus", "gpus": 8}] * 8
-    extended = gpu | {"deviceClassName": None, "resourceName": "nvidia.com/gpu"}
-    replica = a_replica("r", "d", "eu")
-    replica["spec"]["engines"][0]["members"][0]["deviceRequests"] = [
-        {"name": "gpu", "resourceName": "nvidia.com/gpu", "count": 2}
+    assert {sort: count for sort, count in found.items() if count} == expected
+
+
+async def test_a_cell_is_a_node_and_in_large_pools_several(tab: Tab) -> None:
+    expression = (
+        "[m.nodesPerCell(a[0]), (m.cells(a[0], 'Pool').getAttribute('aria-label')), "
+        "[...m.cells(a[0], 'Pool').children].map((e) => "
+        "[e.getAttribute('class'), e.getAttribute('d').split('M').length - 1])]"
+    )
+    none = {"used": 0, "held": 0, "wasted": 0, "draining": 0, "silent": 0, "free": 0}
+    assert await tab.ask_module("drawings.js", expression, none | {"free": 3}) == [
+        1,
+        "Pool: 0 used, 0 held, 3 free nodes",
+        [["node free", 3]],
     ]
-    assert await tab.ask_module(
-        "capacity.js",
-        "m.podsOf(...a)",
-        replica,
-        [{"name": "gpus", "nodes": 9, "devices": [extended]}],
-    ) == [{"pool": "gpus", "gpus": 2}]
+    large = none | {"used": 1, "free": 10**6}
+    per, label, ((used, one), (free, rest)) = await tab.ask_module(
+        "drawings.js", expression, large
+    )
+    assert (used, one, free) == ("node used", 1, "node free")
+    assert rest <= 34 * 3
+    assert label == f"Pool: 1 used, 0 held, 1000000 free nodes; a cell is {per} nodes"
 
 
-async def test_large_pools_are_drawn_partly_but_summed_completely(
+@pytest.mark.parametrize(
+    ("conditions", "closed"),
+    [
+        ([condition()], ""),
+        (
+            [condition(), condition("True", "Drained", kind="SchedulingDisabled")],
+            "draining",
+        ),
+        ([condition("False", "Unreachable")], "silent"),
+        ([condition("Unknown", "WaitingForWorker", kind="ClusterReady")], "silent"),
+        ([condition("False", "Installing")], "wasted"),
+    ],
+)
+async def test_drained_and_silent_clusters_have_no_free_nodes(
+    tab: Tab, conditions: list[Tree], closed: str
+) -> None:
+    tree = {"metadata": {"name": "eu"}, "status": {"conditions": conditions}}
+    assert await tab.ask_module("fleet.js", "m.closedBy(...a)", tree) == closed
+
+
+async def test_a_region_is_a_label_or_the_region_at_the_cloud(tab: Tab) -> None:
+    label = {"modelplane.ai/region": "north"}
+    gke = {"source": "GKE", "gke": {"region": "europe-west4"}}
+    aks = {"source": "AKS", "aks": {"location": "westeurope"}}
+    trees = [
+        {"metadata": {"name": "a", "labels": label}, "spec": {"cluster": gke}},
+        {"metadata": {"name": "a"}, "spec": {"cluster": gke}},
+        {"metadata": {"name": "a"}, "spec": {"cluster": aks}},
+        {"metadata": {"name": "a"}, "spec": {"cluster": {"source": "Existing"}}},
+    ]
+    found = await tab.ask_module("fleet.js", "a.map(m.regionOf)", *trees)
+    assert found == ["north", "europe-west4", "westeurope", "no region"]
+
+
+NOW = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+LATER = NOW + 31 * 60_000
+PROBLEMS = (
+    "m.problemsShown(new Map(Object.entries(a[0]).map(([kind, trees]) => [kind, new Map("
+    "trees.map((t) => [`${t.metadata.namespace ?? ''}/${t.metadata.name}`, t]))])), "
+    "a[1], a[2]).map((p) => [p.needsPerson, p.names.join(), p.reason, p.cause, p.command])"
+)
+ADVICE = {"InferenceCluster": {"Unreachable": "check the network of {name}"}}
+
+
+async def problems(tab: Tab, *trees: Tree, now: int = NOW) -> Any:
+    objects: dict[str, list[Tree]] = {}
+    for tree in trees:
+        objects.setdefault(tree["kind"], []).append(tree)
+    return await tab.ask_module("problems.js", PROBLEMS, objects, ADVICE, now)
+
+
+async def test_problems_are_sorted_with_those_for_a_person_first(tab: Tab) -> None:
+    starting = condition("False", "ModelStarting", "engine main loads. It takes long.")
+    chat = a_deployment("chat", conditions=(starting,))
+    down = a_cluster("us", ready=False)
+    cause = "the API server does not answer"
+    waits = [False, "team-a/chat", "ModelStarting", "engine main loads"]
+    describe = "modelplane describe md/chat -n team-a"
+    assert await problems(tab, chat, down, a_cluster("eu")) == [
+        [True, "us", "Unreachable", cause, "modelplane describe ic/us"],
+        [*waits, describe],
+    ]
+    # A wait that lasts needs a person.
+    assert (await problems(tab, chat, now=LATER))[0] == [True, *waits[1:], describe]
+
+
+async def test_one_cause_is_shown_once(tab: Tab) -> None:
+    lost = [condition("False", "ClusterUnreachable", "us does not answer")]
+    found = await problems(
+        tab,
+        a_cluster("us", ready=False),
+        a_cluster("asia", ready=False),
+        a_replica("chat-us-0", "chat", "us", phase="Unreachable", conditions=lost),
+        a_deployment("chat"),
+    )
+    assert [names for _, names, *_ in found] == ["asia,us"]
+
+
+async def test_a_deployment_shows_the_cause_of_its_worst_replica(tab: Tab) -> None:
+    starting = [condition("False", "ModelStarting", "engine main starts")]
+    message = "ImagePullBackOff: vllm:typo"
+    replica = a_replica(
+        "chat-eu-0",
+        "chat",
+        "eu",
+        phase="Starting",
+        conditions=starting,
+        engines=[{"name": "main", "message": message}],
+    )
+    cause = f"team-a/chat-eu-0: {message}"
+    first = a_deployment("chat", conditions=(condition("False", "ModelStarting"),))
+    rollout = a_deployment("chat", rollout={"total": 1, "revisions": [1]})
+    undo = "modelplane rollout undo md/chat -n team-a"
+    assert [
+        await problems(tab, deployment, replica) for deployment in (first, rollout)
+    ] == [
+        [
+            [
+                True,
+                "team-a/chat",
+                "PodsFail",
+                cause,
+                "modelplane describe md/chat -n team-a",
+            ]
+        ],
+        [[True, "team-a/chat", "BadRollout", cause, undo]],
+    ]
+
+
+async def test_a_deletion_is_a_problem_when_it_is_blocked_or_lasts(tab: Tab) -> None:
+    wait = {"object": "v1 Pod x", "why": "a finalizer"}
+    teardown = {"since": "2026-01-01T00:00:00Z", "waitingFor": [wait]}
+    replica = deleting(a_replica("old-0", "old", "eu", teardown=teardown))
+    assert await problems(tab, replica) == []
+    ((needs, *_, cause, command),) = await problems(tab, replica, now=LATER)
+    assert (needs, cause) == (True, "the deletion waits for v1 Pod x (a finalizer)")
+    assert command == "modelplane retry mr/old-0 -n team-a"
+
+
+async def test_silent_temporal_is_the_only_problem_of_the_control_plane(
     tab: Tab,
 ) -> None:
-    cluster, expression = (
-        a_cluster("eu", nodes=10**9),
-        "m.clustersShown(new Map([['eu', a[0]]]), new Map(), {temporalUi: ''})",
+    expression = (
+        "a.map((s) => m.controlPlaneProblems(s).map((p) => [p.kind, p.command]))"
     )
-    (shown,) = await tab.ask_module("clusters.js", expression, cluster)
-    (pool,) = shown["pools"]
-    assert (pool["nodes"], len(pool["cells"]), pool["notDrawn"]) == (
-        10**9,
-        256,
-        10**9 - 256,
+    silent, answers = {"silent": True, "answered": 1, "polled": 1}, {"silent": False}
+    found = await tab.ask_module(
+        "problems.js",
+        expression,
+        None,
+        {"temporal": answers, "workers": answers},
+        {"temporal": answers, "workers": silent},
+        {"temporal": silent, "workers": silent},
     )
-    assert await tab.ask_module("clusters.js", "[0, 25, 26, 52].map(m.markOf)") == [
-        "A",
-        "Z",
-        "A2",
-        "A3",
+    assert found == [
+        [],
+        [],
+        [["Workers", "modelplane workers status"]],
+        [["Temporal", "modelplane up"]],
     ]
+
+
+async def test_ages_have_the_largest_unit_that_fits(tab: Tab) -> None:
+    seconds = [0, 59, 60, 3_599, 3_600, 86_399, 86_400, 10**7, -5]
+    times = [NOW - 1000 * each for each in seconds]
+    expression = f"a.map((each) => m.age(each, {NOW}))"
+    assert await tab.ask_module("ages.js", expression, *times, "", "soon") == [
+        "0 s",
+        "59 s",
+        "1 min",
+        "59 min",
+        "1 h",
+        "23 h",
+        "1 d",
+        "115 d",
+        "0 s",
+        "",
+        "",
+    ]
+
+
+async def test_yaml_reads_back_as_the_object(tab: Tab) -> None:
+    tree = {
+        "a": {"b": [1, "two", {"c": None, "d": []}, ["x", "y"]], "e": {}},
+        "words": [
+            "yes",
+            "No",
+            "null",
+            "~",
+            "1",
+            "1.0",
+            "a: b",
+            "- x",
+            "#",
+            "",
+            " ",
+            "é",
+        ],
+        "f:T": 'say "hi"\n',
+        "time": "2026-01-01T00:00:00Z",
+        "on": True,
+    }
+    text = await tab.ask_module("yaml.js", "m.yaml(a[0])", tree)
+    assert yaml.safe_load(text) == tree
+
+
+async def test_a_view_survives_its_address(tab: Tab) -> None:
+    opened = {"kind": "ModelCache", "namespace": "team a", "name": "x/y?"}
+    view = {"opened": opened, "search": "eu ready&", "unready": True}
+    expression = "m.viewOf(m.fragmentOf(a[0]))"
+    assert await tab.ask_module("location.js", expression, view) == view
+    nothing = {"opened": None, "search": "", "unready": False}
+    assert [
+        await tab.ask_module("location.js", "m.viewOf(a[0])", text)
+        for text in ("", "#", "#/ModelCache", "#/%")
+    ] == [nothing] * 4
+
+
+async def test_a_search_finds_objects_by_all_their_words(tab: Tab) -> None:
+    replica = a_replica("chat-eu-0", "chat", "eu")
+    expression = "m.matcher(a[0])('ModelReplica', a[1])"
+    found = {
+        text: await tab.ask_module(
+            "search.js", expression, {"search": text, "unready": False}, replica
+        )
+        for text in ("", "EU chat", "modelreplica", "deployment=chat", "eu us")
+    }
+    assert found == {
+        "": True,
+        "EU chat": True,
+        "modelreplica": True,
+        "deployment=chat": True,
+        "eu us": False,
+    }
+    only = {"search": "", "unready": True}
+    assert not await tab.ask_module("search.js", expression, only, replica)
 
 
 @pytest.mark.parametrize(

@@ -1,114 +1,98 @@
 /**
- * The nodes of a pool, and the pods of replicas on them.
- *
- * No status contains the node of a pod. So each pod is drawn on the node with the most free
- * GPUs, which the page explains.
+ * The nodes of pools as the scheduler charges them: each pod of a replica has a whole node.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
- * @typedef {{pool: string, gpus: number}} Pod
- * @typedef {{nodes: number, gpusPerNode: number}} Size
- * @typedef {{who: number, gpus: number}[]} Node `who`: the index of the occupant
+ * @typedef {"used" | "held" | "free" | "wasted" | "draining" | "silent"} NodeSort
+ * @typedef {Record<NodeSort, number>} Charge numbers of nodes
  */
 
-// In larger pools, only this number of nodes get pods. Sums still include all pods.
-const NODES_MAX = 4096;
-const GPUS_PER_NODE_MAX = 1024;
+/** @type {NodeSort[]} the order in which nodes are drawn and counted */
+export const NODE_SORTS = ["used", "held", "free", "wasted", "draining", "silent"];
 
-/**
- * @param {any} device a device of a published pool
- * @returns {number} the number that pods can claim per node
- */
-function claimable(device) {
-  return device.claim === "Synthetic" ? 0 : Math.max(0, device.count ?? 0);
+/** @type {WeakMap<Tree, Map<string, number>>} */
+const podsBefore = new WeakMap();
+
+/** @returns {Charge} */
+export function noNodes() {
+  return { used: 0, held: 0, free: 0, wasted: 0, draining: 0, silent: 0 };
 }
 
 /**
- * @param {any} pool a pool of `status.gpuPools`
- * @returns {any[]} the GPUs, or all devices if none is named as a GPU
+ * Adds the nodes of one charge to a sum.
+ *
+ * @param {Charge} sum
+ * @param {Charge} charge
  */
-function counted(pool) {
-  const devices = (pool.devices ?? []).filter((/** @type {any} */ device) => claimable(device) > 0);
-  const gpus = devices.filter((/** @type {any} */ device) => {
-    const { name, driver, deviceClassName, resourceName } = device;
-    return /gpu/i.test([name, driver, deviceClassName, resourceName].join(" "));
-  });
-  return gpus.length > 0 ? gpus : devices;
+export function add(sum, charge) {
+  for (const sort of NODE_SORTS) sum[sort] += charge[sort];
 }
 
 /**
- * @param {any} pool a pool of `status.gpuPools`
- * @returns {Size}
+ * @param {Charge} charge
+ * @returns {number}
  */
-export function sizeOf(pool) {
-  const gpusPerNode = counted(pool).reduce((sum, device) => sum + claimable(device), 0);
-  return { nodes: Math.max(0, pool.nodes ?? 0), gpusPerNode };
+export function total(charge) {
+  return NODE_SORTS.reduce((sum, sort) => sum + charge[sort], 0);
+}
+
+/**
+ * @param {Charge} charge
+ * @returns {string} such as `2 used, 1 held, 0 free`; the rare sorts only if there are any
+ */
+export function chargeText(charge) {
+  const always = ["used", "held", "free"];
+  return NODE_SORTS.filter((sort) => charge[sort] > 0 || always.includes(sort))
+    .map((sort) => `${charge[sort]} ${sort}`)
+    .join(", ");
 }
 
 /**
  * @param {Tree} replica
- * @param {any[]} pools of `status.gpuPools`
- * @returns {Pod[]} its pods that claim devices
+ * @returns {Map<string, number>} the number of its pods that claim devices, per pool
  */
-export function podsOf(replica, pools) {
-  /** @type {Pod[]} */
-  const pods = [];
+export function podsOf(replica) {
+  const before = podsBefore.get(replica);
+  if (before) return before;
+  /** @type {Map<string, number>} */
+  const pods = new Map();
   for (const engine of replica.spec?.engines ?? []) {
     for (const member of engine.members ?? []) {
-      const requests = member.deviceRequests ?? [];
-      if (requests.length === 0) continue;
-      const devices = counted(pools.find((pool) => pool.name === member.nodePoolName) ?? {});
-      let gpus = 0;
-      for (const request of requests) {
-        const isCounted =
-          devices.length === 0 || devices.some((device) => sameOf(request, device));
-        if (isCounted) gpus += request.count ?? 1;
-      }
+      if ((member.deviceRequests ?? []).length === 0) continue;
       const each = member.role === "Worker" ? (member.worker?.nodes ?? 1) : 1;
-      for (let left = each * (engine.copies ?? 1); left > 0; left -= 1) {
-        pods.push({ pool: member.nodePoolName, gpus });
-      }
+      const pool = member.nodePoolName;
+      pods.set(pool, (pods.get(pool) ?? 0) + each * (engine.copies ?? 1));
     }
   }
+  podsBefore.set(replica, pods);
   return pods;
 }
 
 /**
- * @param {any} request
- * @param {any} device
- * @returns {boolean} whether a device can satisfy a request
+ * Returns the charge of one pool. Nodes of replicas that are not Ready yet, or are being
+ * removed, are held. Nodes that no new replica gets are draining, silent or wasted.
+ *
+ * @param {any} pool a pool of `status.gpuPools`
+ * @param {"" | "draining" | "silent" | "wasted"} closed why the cluster takes no replicas
+ * @param {Tree[]} replicas on this cluster
+ * @returns {Charge}
  */
-function sameOf(request, device) {
-  if (request.resourceName) return request.resourceName === device.resourceName;
-  return request.deviceClassName === (device.deviceClassName ?? request.deviceClassName);
+export function chargeOf(pool, closed, replicas) {
+  const charge = noNodes();
+  for (const replica of replicas) {
+    const pods = podsOf(replica).get(pool.name) ?? 0;
+    charge[isBound(replica) ? "used" : "held"] += pods;
+  }
+  const left = Math.max(0, (pool.nodes ?? 0) - charge.used - charge.held);
+  const isUnusable = pool.unusable || pool.classMissing;
+  charge[closed || (isUnusable ? "wasted" : "free")] = left;
+  return charge;
 }
 
 /**
- * Assigns the pods of occupants to nodes: each to the first node with the most free GPUs.
- *
- * @param {Size} size
- * @param {number[][]} podsOfEach GPUs of each pod, per occupant
- * @returns {{nodes: Node[], without: number}} `without`: the number of pods without a node
+ * @param {Tree} replica
+ * @returns {boolean} whether it has started, and is not being removed
  */
-export function packed(size, podsOfEach) {
-  /** @type {Node[]} */
-  const nodes = Array.from({ length: Math.min(size.nodes, NODES_MAX) }, () => []);
-  const free = Math.min(size.gpusPerNode, GPUS_PER_NODE_MAX);
-  /** @type {number[][]} nodes by free GPUs; nodes at the end are used first */
-  const byFree = Array.from({ length: free + 1 }, () => []);
-  byFree[free] = nodes.map((_, at) => nodes.length - 1 - at);
-  let without = 0;
-  let most = free;
-  podsOfEach.forEach((pods, who) => {
-    for (const gpus of pods) {
-      while (most > 0 && byFree[most].length === 0) most -= 1;
-      const at = gpus <= most ? byFree[most].pop() : undefined;
-      if (at === undefined) {
-        without += 1;
-        continue;
-      }
-      nodes[at].push({ who, gpus });
-      byFree[most - gpus].unshift(at);
-    }
-  });
-  return { nodes, without };
+function isBound(replica) {
+  const isStarting = ["", "Pending", "Applying", "Starting"].includes(replica.status?.phase ?? "");
+  return !isStarting && !replica.metadata.deletionTimestamp;
 }

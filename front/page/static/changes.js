@@ -1,20 +1,30 @@
 /**
  * Selects the changes that screen readers announce: changes of state, a few at a time.
  *
- * @typedef {import("./states.js").State} State
- * @typedef {{name: string, state: State}} Shown
+ * @typedef {import("./watch_events.js").Tree} Tree
  */
+
+import { fullName, stateOf } from "./states.js";
 
 /** The maximum number of sentences in one announcement. Further changes are only counted. */
 export const SENTENCES_MAX = 3;
 
+// The objects of these kinds are announced, by the noun in the sentence.
+const NOUNS = { InferenceCluster: "Cluster", ModelDeployment: "Deployment", ModelService: "Service" };
+
 /**
- * @param {string} noun
- * @param {Shown[]} shown
+ * @param {Map<string, Map<string, Tree>>} objects by kind
  * @returns {Map<string, string>} the state of each object, by noun and name
  */
-export function statesByName(noun, shown) {
-  return new Map(shown.map((each) => [`${noun} ${each.name}`, each.state.word]));
+export function stateWords(objects) {
+  /** @type {Map<string, string>} */
+  const words = new Map();
+  for (const [kind, noun] of Object.entries(NOUNS)) {
+    for (const tree of objects.get(kind)?.values() ?? []) {
+      words.set(`${noun} ${fullName(tree)}`, stateOf(tree).word);
+    }
+  }
+  return words;
 }
 
 /**

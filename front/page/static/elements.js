@@ -18,6 +18,32 @@ export function element(tag, attributes, ...children) {
   return made;
 }
 
+const SVG = "http://www.w3.org/2000/svg";
+
+/**
+ * Returns a picture with a text that screen readers say in its place.
+ *
+ * @param {number} width
+ * @param {number} height
+ * @param {string} label
+ * @param {{name: string, path: string}[]} parts the CSS class and the path of each part
+ * @returns {Element}
+ */
+export function picture(width, height, label, parts) {
+  const made = document.createElementNS(SVG, "svg");
+  const attributes = { viewBox: `0 0 ${width} ${height}`, width: String(width), role: "img" };
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.setAttribute("height", String(height));
+  made.setAttribute("aria-label", label);
+  for (const { name, path } of parts) {
+    const drawn = document.createElementNS(SVG, "path");
+    drawn.setAttribute("class", name);
+    drawn.setAttribute("d", path);
+    made.append(drawn);
+  }
+  return made;
+}
+
 /**
  * Returns a text for screen readers only.
  *

@@ -16,6 +16,7 @@ const ANSWER_MS = 20_000;
 // The server sends a bookmark after each minute without other events.
 const SILENCE_MS = 90_000;
 const REFUSED_AGAIN_MS = 30_000;
+const REREAD_MS = 15_000;
 // After a shorter watch, the next one starts with a delay.
 const SHORT_WATCH_MS = 1_000;
 
@@ -78,6 +79,37 @@ export async function follow(order, signal) {
       order.told({ sort: "lost", since: lostAt, why: whyOf(error) });
       await pause(waitAfter(failures, Math.random()), signal);
     }
+  }
+}
+
+/**
+ * Lists the collection again and again until the signal is aborted. For collections that
+ * change rarely: each watch needs one of the six connections that a browser opens.
+ *
+ * @param {Order} order
+ * @param {AbortSignal} signal
+ * @returns {Promise<void>}
+ */
+export async function reread(order, signal) {
+  let lostAt = 0;
+  while (!signal.aborted) {
+    let wait = REREAD_MS;
+    try {
+      order.changed(fromList(JSON.parse(await whole(order, signal))));
+      order.told({ sort: "live" });
+      lostAt = 0;
+    } catch (error) {
+      if (signal.aborted) return;
+      if (error instanceof Refused) {
+        order.changed(null);
+        order.told({ sort: "refused", code: error.code, why: error.message });
+        wait = REFUSED_AGAIN_MS;
+      } else {
+        lostAt = lostAt || Date.now();
+        order.told({ sort: "lost", since: lostAt, why: whyOf(error) });
+      }
+    }
+    await pause(wait, signal);
   }
 }
 

@@ -1,49 +1,59 @@
-/** The page: follows the collections and shows their objects. */
+/** The page: follows the collections, and shows problems, the fleet and the open object. */
 
-import { clusterCard, deploymentCard, serviceCard } from "./cards.js";
-import { announcement, statesByName } from "./changes.js";
-import { clustersShown } from "./clusters.js";
+import { add, chargeText, noNodes, total } from "./capacity.js";
+import { announcement, stateWords } from "./changes.js";
+import { COLLECTIONS, allObjects, collection, followAll, forgetObjects } from "./collections.js";
 import { connectionLine, refusalText } from "./connection.js";
+import { detail } from "./detail.js";
 import { element, showChildren } from "./elements.js";
-import { follow } from "./follow.js";
-import { deploymentsShown, servicesShown } from "./workloads.js";
+import { newestEvents } from "./events.js";
+import { regionsShown } from "./fleet.js";
+import { RowList } from "./lists.js";
+import { fragmentOf, viewOf } from "./location.js";
+import { healthTiles, summaryTiles } from "./overview.js";
+import { controlPlaneProblems, problemsShown } from "./problems.js";
+import { eventRow, objectRow, poolRow, problemRow, regionRow } from "./rows.js";
+import { matcher } from "./search.js";
+import { byName, fullName } from "./states.js";
+import { byDeployment } from "./workloads.js";
 
-/** @typedef {import("./watch_events.js").Known} Known */
-/** @typedef {import("./connection.js").Following} Following */
-
-const API = "/apis/modelplane.ai/v1alpha1";
 const TOKEN = "modelplane-token";
 const NAMESPACE = "modelplane-namespace";
+const THEME = "modelplane-theme";
 const DRAW_MS = 100;
+const REST_MS = 2_000;
+const EVENTS_MS = 2_000;
+const AGES_MS = 5_000;
+const STATE_MS = 15_000;
 const ANNOUNCE_MS = 2_000;
 // Browsers allow six connections per server, and each watch takes one. A hidden tab closes its
 // watches to leave connections for other tabs.
 const HIDDEN_MS = 5_000;
-
-const COLLECTIONS = [
-  { plural: "inferenceclusters", namespaced: false },
-  { plural: "modeldeployments", namespaced: true },
-  { plural: "modelreplicas", namespaced: true },
-  { plural: "modelservices", namespaced: true },
-].map((each) => ({
-  ...each,
-  known: /** @type {Known | null} */ (null),
-  following: /** @type {Following} */ ({ sort: "connecting" }),
-}));
-const [CLUSTERS, DEPLOYMENTS, REPLICAS, SERVICES] = COLLECTIONS;
+// With more clusters, regions are closed until a reader opens them or searches.
+const OPEN_CLUSTERS = 60;
+const OTHERS = ["ModelCache", "InferenceClass", "InferenceGateway", "ModelEndpoint"];
 
 let settings = { temporalUi: "", temporalNamespace: "" };
+/** @type {import("./overview.js").FrontState | null} */
+let frontState = null;
+/** @type {import("./problems.js").Advice} */
+let advice = {};
 let token = sessionStorage.getItem(TOKEN) ?? "";
 let namespace = sessionStorage.getItem(NAMESPACE) ?? "";
+let view = viewOf(location.hash);
 let running = new AbortController();
 let drawing = 0;
+let isDue = false;
 let hiding = 0;
+let eventsDrawn = 0;
+let eventsDue = 0;
+let skew = 0;
+/** @type {Map<string, boolean>} the regions that the reader opened or closed */
+const regionsOpen = new Map();
 /** @type {{sort: string, text: string} | null} replaces the text about the connection */
 let badToken = null;
 /** @type {Map<string, string> | null} */
 let toldBefore = null;
-/** The content of each card, so that only changed cards are rendered again. */
-const shownBefore = new WeakMap();
 
 /**
  * @param {string} id
@@ -61,68 +71,110 @@ function input(id) {
   return /** @type {HTMLInputElement} */ (byId(id));
 }
 
+const lists = new Map(
+  ["clusters", "services", "deployments", "others", "events"].map((id) => {
+    const parent = byId(id);
+    return [id, new RowList(parent, parent.getAttribute("aria-label") ?? id)];
+  }),
+);
+
+/** @returns {number} the time of the server, in milliseconds since 1970 */
+function clock() {
+  return Date.now() + skew;
+}
+
 function start() {
   running.abort();
   running = new AbortController();
-  const signal = running.signal;
+  const { signal } = running;
   void readSettings(signal);
-  for (const collection of COLLECTIONS) {
-    collection.following = { sort: "connecting" };
-    const isLimited = collection.namespaced && namespace;
-    const where = isLimited ? `/namespaces/${encodeURIComponent(namespace)}` : "";
-    const order = {
-      path: `${API}${where}/${collection.plural}`,
-      token,
-      known: collection.known,
-      changed: (/** @type {Known | null} */ known) => {
-        if (signal.aborted) return;
-        collection.known = known;
-        drawSoon();
-      },
-      told: (/** @type {Following} */ following) => {
-        if (signal.aborted) return;
-        collection.following = following;
-        drawSoon();
-      },
-    };
-    void follow(order, signal);
-  }
+  void readState(signal);
+  followAll({ token, namespace, changed: drawSoon }, signal);
   drawSoon();
+}
+
+/**
+ * @param {string} path
+ * @param {AbortSignal} signal
+ * @returns {Promise<any>} null if the server refuses or does not answer
+ */
+async function read(path, signal) {
+  const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
+  try {
+    const answer = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit" });
+    return answer.ok ? await answer.json() : null;
+  } catch (error) {
+    // The text about the connection contains the reason.
+    if (!signal.aborted) console.info("cannot read", path, error);
+    return null;
+  }
 }
 
 /** @param {AbortSignal} signal */
 async function readSettings(signal) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
-  try {
-    const answer = await fetch("/ui/settings.json", {
-      headers,
-      signal,
-      cache: "no-store",
-      credentials: "omit",
-    });
-    if (answer.ok) settings = await answer.json();
+  advice = (await read("/ui/advice.json", signal)) ?? advice;
+  const found = await read("/ui/settings.json", signal);
+  if (found && !signal.aborted) settings = found;
+  drawSoon();
+}
+
+/** @param {AbortSignal} signal */
+async function readState(signal) {
+  while (!signal.aborted) {
+    const query = namespace ? `?namespace=${encodeURIComponent(namespace)}` : "";
+    const found = await read(`/ui/state.json${query}`, signal);
+    if (signal.aborted) return;
+    if (found) {
+      frontState = found;
+      skew = found.now - Date.now();
+    }
     drawSoon();
-  } catch (error) {
-    // Without the settings, there are no links to the Temporal UI. If the server does not
-    // answer, the text about the connection contains the reason.
-    if (!signal.aborted) console.info("cannot load the settings of the page", error);
+    await new Promise((resolve) => setTimeout(resolve, STATE_MS));
   }
 }
 
-/**
- * @param {typeof CLUSTERS} collection
- * @returns {Known["objects"]}
- */
-function objects(collection) {
-  return collection.known?.objects ?? new Map();
+function drawSoon() {
+  if (drawing) isDue = true;
+  else drawing = setTimeout(timedDraw, DRAW_MS);
 }
 
-function drawSoon() {
-  drawing = drawing || setTimeout(draw, DRAW_MS);
+/** Draws, and then less often on a slow machine, so that the page reacts to its reader. */
+function timedDraw() {
+  isDue = false;
+  const began = performance.now();
+  draw();
+  const rest = Math.min(REST_MS, 2 * (performance.now() - began));
+  drawing = setTimeout(() => {
+    drawing = 0;
+    if (isDue) drawSoon();
+  }, rest);
 }
 
 function draw() {
-  drawing = 0;
+  showConnection();
+  const objects = allObjects();
+  const matches = matcher(view);
+  const now = clock();
+  const tick = Math.floor(now / AGES_MS);
+  const problems = [
+    ...controlPlaneProblems(frontState),
+    ...problemsShown(objects, advice, now),
+  ];
+  showProblems(problems, objects, matches, now);
+  const regions = regionsShown(collection("InferenceCluster").known?.objects ?? new Map(), collection("ModelReplica").known?.objects ?? new Map());
+  showClusters(regions, matches, now, tick);
+  const owned = byDeployment(objects.get("ModelReplica") ?? new Map());
+  showObjects("services", ["ModelService"], "No services.", matches, owned, now, tick);
+  showObjects("deployments", ["ModelDeployment"], "No deployments.", matches, owned, now, tick);
+  showObjects("others", OTHERS, "None.", matches, owned, now, tick);
+  showEvents(objects, matches, now, tick);
+  showSums(problems, regions, now);
+  showDetail(problems, objects, now);
+  // The first objects are not announced as changes.
+  if (toldBefore === null) announce();
+}
+
+function showConnection() {
   const line = badToken ?? connectionLine(
     COLLECTIONS.map((each) => each.following),
     (milliseconds) => new Date(milliseconds).toLocaleTimeString(),
@@ -131,61 +183,205 @@ function draw() {
   connection.className = line.sort;
   // Set it only when it changes, because screen readers announce it.
   if (connection.textContent !== line.text) connection.textContent = line.text;
-  const shown = {
-    clusters: clustersShown(objects(CLUSTERS), objects(REPLICAS), settings),
-    deployments: deploymentsShown(objects(DEPLOYMENTS), objects(REPLICAS), settings),
-    services: servicesShown(objects(SERVICES), settings),
-  };
-  section("clusters", shown.clusters, clusterCard, [CLUSTERS], "No clusters.");
-  section(
-    "deployments",
-    shown.deployments,
-    deploymentCard,
-    [DEPLOYMENTS, REPLICAS],
-    "No deployments.",
-  );
-  section("services", shown.services, serviceCard, [SERVICES], "No services.");
-  // The first objects are not announced as changes.
-  if (toldBefore === null) announce();
+  const isRefused = COLLECTIONS.some((each) => each.following.sort === "refused");
+  if ((badToken || isRefused) && !accessShown) {
+    accessShown = true;
+    byId("access-box").setAttribute("open", "");
+  }
+}
+
+let accessShown = false;
+
+/**
+ * Shows why a section is empty.
+ *
+ * @param {string} id
+ * @param {string[]} kinds the source of the content
+ * @param {boolean} isEmpty
+ * @param {string} none the text of an empty section
+ */
+function showNotes(id, kinds, isEmpty, none) {
+  const sources = kinds.map(collection);
+  const refusals = sources
+    .map((each) => refusalText(each.following, { namespaced: each.namespaced, namespace }))
+    .filter(Boolean);
+  const texts = [...new Set(refusals)];
+  if (isEmpty && texts.length === 0) {
+    const isRead = sources.every((each) => each.known !== null);
+    const isFiltered = Boolean(view.search || view.unready);
+    texts.push(!isRead ? "Not loaded yet." : isFiltered ? "Nothing matches the search." : none);
+  }
+  showChildren(byId(`${id}-notes`), texts.map((text) => element("p", { class: "quiet" }, text)));
 }
 
 /**
- * @template {{key: string}} T
- * @param {string} id
- * @param {T[]} shown
- * @param {(shown: T) => HTMLElement} make
- * @param {typeof COLLECTIONS} collections the source of the content
- * @param {string} none the text of an empty section
+ * @param {import("./problems.js").Problem[]} problems
+ * @param {ReturnType<typeof allObjects>} objects
+ * @param {(kind: string, tree: any) => boolean} matches
+ * @param {number} now
  */
-function section(id, shown, make, collections, none) {
-  const parent = byId(id);
-  const held = new Map([...parent.children].map((card) => [card.getAttribute("data-key"), card]));
-  /** @type {Node[]} */
-  const cards = shown.map((each) => {
-    const text = JSON.stringify(each);
-    const before = held.get(each.key);
-    if (before && shownBefore.get(before) === text) return before;
-    const made = make(each);
-    shownBefore.set(before ?? made, text);
-    return made;
-  });
-  const texts = collections
-    .map((each) => refusalText(each.following, { namespaced: each.namespaced, namespace }))
-    .filter(Boolean);
-  if (shown.length === 0 && texts.length === 0) {
-    const isRead = collections.every((each) => each.known !== null);
-    texts.push(isRead ? none : "Not loaded yet.");
+function showProblems(problems, objects, matches, now) {
+  const finder = (/** @type {string} */ kind) => (/** @type {string} */ name) => {
+    const key = name.includes("/") ? name : `/${name}`;
+    return objects.get(kind)?.get(key);
+  };
+  const isWanted = (/** @type {import("./problems.js").Problem} */ each) => {
+    const find = finder(each.kind);
+    return !view.search || each.names.some((name) => {
+      const tree = find(name);
+      return !tree || matches(each.kind, tree);
+    });
+  };
+  const shown = problems.filter(isWanted);
+  const most = 100;
+  const rows = shown.slice(0, most).map((each) => problemRow(each, finder(each.kind), now));
+  if (shown.length > most) rows.push(element("li", { "data-key": "more" }, `and ${shown.length - most} more`));
+  const list = byId("problems");
+  list.classList.toggle("empty", rows.length === 0);
+  showChildren(list, rows.length > 0 ? [element("ul", { class: "rows", "aria-label": "Problems" }, ...rows)] : []);
+  const isRead = COLLECTIONS.some((each) => each.known !== null);
+  const none = isRead ? "No problems." : "Not loaded yet.";
+  showChildren(byId("problems-notes"), rows.length > 0 ? [] : [element("p", { class: "quiet" }, none)]);
+}
+
+/**
+ * @param {import("./fleet.js").Region[]} regions
+ * @param {(kind: string, tree: any) => boolean} matches
+ * @param {number} now
+ * @param {number} tick
+ */
+function showClusters(regions, matches, now, tick) {
+  const count = regions.reduce((sum, each) => sum + each.clusters.length, 0);
+  const isOpenFirst = count <= OPEN_CLUSTERS || Boolean(view.search || view.unready);
+  /** @type {import("./lists.js").Row[]} */
+  const rows = [];
+  for (const region of regions) {
+    const clusters = region.clusters.filter((each) => matches("InferenceCluster", each.tree));
+    if (clusters.length === 0) continue;
+    const isOpen = regionsOpen.get(region.name) ?? isOpenFirst;
+    const content = [isOpen, clusters.length, region.notReady, chargeText(region.charge)];
+    rows.push({ key: `region ${region.name}`, content, make: () => regionRow(region, isOpen) });
+    if (!isOpen) continue;
+    for (const cluster of clusters) {
+      for (let at = 0; at < Math.max(1, cluster.pools.length); at += 1) {
+        const charge = cluster.pools[at] ? chargeText(cluster.pools[at].charge) : "";
+        const aged = cluster.state.sort === "ready" && !cluster.closed ? 0 : tick;
+        rows.push({
+          key: `${cluster.name} ${at}`,
+          content: [cluster.tree, charge, aged],
+          make: () => poolRow(cluster, at, now),
+        });
+      }
+    }
   }
-  showChildren(parent, [...texts.map((text) => element("p", { class: "facts" }, text)), ...cards]);
+  lists.get("clusters")?.show(rows);
+  showNotes("clusters", ["InferenceCluster"], rows.length === 0, "No clusters.");
+  const legend = "A cell is a node, as the scheduler charges it: used, held for replicas that start or end, free, wasted, draining, silent.";
+  if (byId("legend").textContent !== legend) byId("legend").textContent = legend;
+}
+
+/**
+ * @param {string} id of the section
+ * @param {string[]} kinds
+ * @param {string} none
+ * @param {(kind: string, tree: any) => boolean} matches
+ * @param {Map<string, any[]>} owned replicas by deployment
+ * @param {number} now
+ * @param {number} tick
+ */
+function showObjects(id, kinds, none, matches, owned, now, tick) {
+  const rows = kinds.flatMap((kind) =>
+    [...(collection(kind).known?.objects.values() ?? [])]
+      .filter((tree) => matches(kind, tree))
+      .sort(byName)
+      .map((tree) => {
+        const replicas = kind === "ModelDeployment" ? (owned.get(fullName(tree)) ?? []) : [];
+        const content = [tree, tick, replicas.map((each) => each.spec?.clusterName).join()];
+        return { key: `${kind} ${fullName(tree)}`, content, make: () => objectRow(kind, tree, replicas, now) };
+      }),
+  );
+  lists.get(id)?.show(rows);
+  const sources = id === "deployments" ? [...kinds, "ModelReplica"] : kinds;
+  showNotes(id, sources, rows.length === 0, none);
+}
+
+/**
+ * @param {ReturnType<typeof allObjects>} objects
+ * @param {(kind: string, tree: any) => boolean} matches
+ * @param {number} now
+ * @param {number} tick
+ */
+function showEvents(objects, matches, now, tick) {
+  if (now - eventsDrawn < EVENTS_MS) {
+    eventsDue = eventsDue || setTimeout(drawSoon, EVENTS_MS);
+    return;
+  }
+  clearTimeout(eventsDue);
+  eventsDue = 0;
+  eventsDrawn = now;
+  const rows = newestEvents(objects, matches).map((each) => ({
+    key: [each.kind, fullName(each.tree), each.reason, each.message].join("\n"),
+    content: [each.last, each.count, tick],
+    make: () => eventRow(each, now),
+  }));
+  const unique = [...new Map(rows.map((row) => [row.key, row])).values()];
+  lists.get("events")?.show(unique);
+  const texts = unique.length > 0 ? [] : [element("p", { class: "quiet" }, "No events.")];
+  showChildren(byId("events-notes"), texts);
+}
+
+/**
+ * @param {import("./problems.js").Problem[]} problems
+ * @param {import("./fleet.js").Region[]} regions
+ * @param {number} now
+ */
+function showSums(problems, regions, now) {
+  const charge = noNodes();
+  for (const region of regions) add(charge, region.charge);
+  const sums = {
+    needed: problems.filter((each) => each.needsPerson).length,
+    problems: problems.length,
+    used: charge.used,
+    nodes: total(charge),
+    free: charge.free,
+    ready: 0,
+    wanted: 0,
+    waiting: 0,
+  };
+  for (const tree of collection("ModelDeployment").known?.objects.values() ?? []) {
+    const wanted = tree.spec?.replicas ?? 0;
+    sums.wanted += wanted;
+    sums.ready += tree.status?.replicas?.ready ?? 0;
+    sums.waiting += Math.max(0, wanted - (tree.status?.replicas?.total ?? 0));
+  }
+  showChildren(byId("health"), healthTiles(frontState, now));
+  showChildren(byId("summary"), summaryTiles(sums, frontState));
+}
+
+/**
+ * @param {import("./problems.js").Problem[]} problems
+ * @param {ReturnType<typeof allObjects>} objects
+ * @param {number} now
+ */
+function showDetail(problems, objects, now) {
+  const { opened } = view;
+  const panel = byId("detail");
+  panel.hidden = opened === null;
+  document.body.classList.toggle("with-detail", opened !== null);
+  if (!opened) return;
+  const tree = objects.get(opened.kind)?.get(`${opened.namespace}/${opened.name}`);
+  const title = [opened.namespace, opened.name].filter(Boolean).join("/");
+  if (byId("detail-title").textContent !== title) byId("detail-title").textContent = title;
+  const problem = problems.find((each) => each.kind === opened.kind && each.names.includes(title));
+  const content = tree
+    ? detail(opened.kind, tree, objects, problem, settings, now)
+    : [element("p", {}, `There is no ${opened.kind} ${title} that this token may read.`)];
+  showChildren(byId("detail-content"), content);
 }
 
 function announce() {
   if (COLLECTIONS.some((each) => each.known === null && each.following.sort !== "refused")) return;
-  const now = new Map([
-    ...statesByName("Cluster", clustersShown(objects(CLUSTERS), new Map(), settings)),
-    ...statesByName("Deployment", deploymentsShown(objects(DEPLOYMENTS), new Map(), settings)),
-    ...statesByName("Service", servicesShown(objects(SERVICES), settings)),
-  ]);
+  const now = stateWords(allObjects());
   const text = toldBefore ? announcement(toldBefore, now) : "";
   toldBefore = now;
   if (text) byId("news").textContent = text;
@@ -208,14 +404,16 @@ function connect() {
   namespace = input("namespace").value.trim();
   sessionStorage.setItem(TOKEN, token);
   sessionStorage.setItem(NAMESPACE, namespace);
-  forgetObjects();
+  forgetAll();
   start();
 }
 
-function forgetObjects() {
+function forgetAll() {
   settings = { temporalUi: "", temporalNamespace: "" };
+  frontState = null;
   toldBefore = null;
-  for (const collection of COLLECTIONS) collection.known = null;
+  eventsDrawn = 0;
+  forgetObjects();
 }
 
 function forget() {
@@ -223,7 +421,7 @@ function forget() {
   token = "";
   badToken = null;
   sessionStorage.removeItem(TOKEN);
-  forgetObjects();
+  forgetAll();
   start();
 }
 
@@ -232,19 +430,107 @@ function visibilityChanged() {
   if (document.visibilityState === "hidden") {
     hiding = setTimeout(() => {
       running.abort();
-      for (const collection of COLLECTIONS) collection.following = { sort: "paused" };
+      for (const each of COLLECTIONS) each.following = { sort: "paused" };
       drawSoon();
     }, HIDDEN_MS);
   } else if (running.signal.aborted) start();
 }
 
+/** @param {Partial<typeof view>} changes */
+function go(changes) {
+  const before = view;
+  view = { ...view, ...changes };
+  const fragment = fragmentOf(view);
+  const isSearch = !("opened" in changes);
+  history[isSearch ? "replaceState" : "pushState"](null, "", fragment);
+  shown(before);
+}
+
+/** @param {typeof view} before */
+function shown(before) {
+  eventsDrawn = 0;
+  input("search").value = view.search;
+  input("unready").checked = view.unready;
+  clearTimeout(drawing);
+  drawing = 0;
+  draw();
+  if (view.opened && JSON.stringify(view.opened) !== JSON.stringify(before.opened)) {
+    byId("detail").scrollTop = 0;
+    byId("detail-title").focus();
+  }
+}
+
+/** @type {HTMLElement | null} the link that opened the detail view */
+let opener = null;
+
+function close() {
+  if (!view.opened) return;
+  go({ opened: null });
+  (opener?.isConnected ? opener : byId("fleet")).focus();
+}
+
+/** @param {KeyboardEvent} event */
+function pressed(event) {
+  const isTyping = event.target instanceof HTMLInputElement;
+  if (event.key === "Escape") close();
+  if (event.key === "/" && !isTyping) {
+    event.preventDefault();
+    input("search").focus();
+  }
+}
+
+/** @param {MouseEvent} event */
+function clicked(event) {
+  const target = /** @type {Element} */ (event.target);
+  const region = target.closest("[data-region]");
+  if (region) {
+    const isOpen = region.getAttribute("aria-expanded") === "true";
+    regionsOpen.set(region.getAttribute("data-region") ?? "", !isOpen);
+    shown(view);
+  }
+  const link = /** @type {HTMLAnchorElement | null} */ (target.closest("a.object"));
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  if (!link.closest("#detail")) opener = link;
+  go({ opened: viewOf(link.hash).opened });
+}
+
+/** @param {string} theme empty follows the system */
+function showTheme(theme) {
+  if (theme) document.documentElement.dataset.theme = theme;
+  const isDark = theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+  byId("theme").textContent = isDark ? "Light" : "Dark";
+}
+
 input("token").value = token;
 input("namespace").value = namespace;
+input("search").value = view.search;
+input("unready").checked = view.unready;
+showTheme(sessionStorage.getItem(THEME) ?? "");
 byId("access").addEventListener("submit", (event) => {
   event.preventDefault();
   connect();
 });
 byId("forget").addEventListener("click", forget);
+byId("close").addEventListener("click", close);
+byId("theme").addEventListener("click", () => {
+  const theme = byId("theme").textContent === "Dark" ? "dark" : "light";
+  sessionStorage.setItem(THEME, theme);
+  showTheme(theme);
+});
+input("search").addEventListener("input", () => go({ search: input("search").value.trim() }));
+input("unready").addEventListener("change", () => go({ unready: input("unready").checked }));
+document.addEventListener("keydown", pressed);
+document.addEventListener("click", clicked);
 document.addEventListener("visibilitychange", visibilityChanged);
+window.addEventListener("popstate", () => {
+  const before = view;
+  // The link to skip to the fleet is no view.
+  if (location.hash === "#fleet") return;
+  view = viewOf(location.hash);
+  shown(before);
+});
+window.addEventListener("resize", drawSoon);
 setInterval(announce, ANNOUNCE_MS);
+setInterval(drawSoon, AGES_MS);
 start();

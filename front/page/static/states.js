@@ -4,18 +4,49 @@
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {"ready" | "waiting" | "failed" | "deleting"} Sort
  * @typedef {{sort: Sort, word: string, why: string}} State `why`: the reason if it is not Ready
- * @typedef {{type: string, status: string, reason: string, message: string}} Condition
+ * @typedef {{type: string, status: string, reason: string, message: string,
+ *   lastTransitionTime: string}} Condition
  */
 
+/** The short names of kinds, as commands use them. */
+export const SHORT_NAMES = {
+  InferenceCluster: "ic",
+  InferenceGateway: "ig",
+  ModelService: "ms",
+  ModelDeployment: "md",
+  ModelReplica: "mr",
+  ModelCache: "mc",
+  InferenceClass: "icl",
+  ModelEndpoint: "me",
+};
 // These conditions report a problem when they are true, all others when they are not true.
 const TOLD_WHILE_TRUE = ["Deleting", "SchedulingDisabled"];
+const SCALED_TO_ZERO = "ScaledToZero";
 
 /**
  * @param {Tree} tree
  * @returns {Condition[]}
  */
-function conditions(tree) {
+export function conditions(tree) {
   return tree.status?.conditions ?? [];
+}
+
+/**
+ * @param {Tree} tree
+ * @param {string} type
+ * @returns {Condition | undefined}
+ */
+export function condition(tree, type) {
+  return conditions(tree).find((each) => each.type === type);
+}
+
+/**
+ * @param {Tree} tree
+ * @returns {boolean} whether the object does its work, or has been scaled to zero
+ */
+export function isReady(tree) {
+  const ready = condition(tree, "Ready");
+  return ready?.status === "True" || ready?.reason === SCALED_TO_ZERO;
 }
 
 /**
@@ -23,12 +54,13 @@ function conditions(tree) {
  * @returns {State}
  */
 export function stateOf(tree) {
-  const ready = conditions(tree).find((each) => each.type === "Ready");
+  const ready = condition(tree, "Ready");
   const phase = tree.status?.phase ?? "";
   const why = ready?.status === "True" ? "" : reasonAndMessage(ready);
   if (tree.metadata.deletionTimestamp) return { sort: "deleting", word: "Being deleted", why };
   if (phase === "Failed") return { sort: "failed", word: "Failed", why };
   if (ready?.status === "True") return { sort: "ready", word: "Ready", why: "" };
+  if (ready?.reason === SCALED_TO_ZERO) return { sort: "ready", word: "Scaled to zero", why: "" };
   return { sort: "waiting", word: phase && phase !== "Ready" ? phase : "Not ready", why };
 }
 
@@ -47,7 +79,7 @@ function reasonAndMessage(condition) {
  * @returns {{type: string, text: string}[]}
  */
 export function notes(tree) {
-  const ready = conditions(tree).find((each) => each.type === "Ready");
+  const ready = condition(tree, "Ready");
   return conditions(tree)
     .filter((each) => each.type !== "Ready")
     .filter((each) => (each.status === "True") === TOLD_WHILE_TRUE.includes(each.type))
@@ -62,6 +94,29 @@ export function notes(tree) {
 export function fullName(tree) {
   const { name, namespace } = tree.metadata;
   return namespace ? `${namespace}/${name}` : name;
+}
+
+/**
+ * @param {Tree} a
+ * @param {Tree} b
+ * @returns {number}
+ */
+export function byName(a, b) {
+  const [first, second] = [fullName(a), fullName(b)];
+  return first < second ? -1 : Number(first > second);
+}
+
+/**
+ * Returns the arguments by which commands name an object, such as `md/qwen -n ml-team`.
+ *
+ * @param {string} kind
+ * @param {Tree} tree
+ * @returns {string}
+ */
+export function commandName(kind, tree) {
+  const { name, namespace } = tree.metadata;
+  const short = /** @type {Record<string, string>} */ (SHORT_NAMES)[kind] ?? kind.toLowerCase();
+  return `${short}/${name}${namespace && namespace !== "default" ? ` -n ${namespace}` : ""}`;
 }
 
 /**

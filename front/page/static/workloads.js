@@ -1,53 +1,38 @@
 /**
- * The content of the cards of deployments with their replicas, and of services.
+ * The facts about deployments with their replicas, services and other objects.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {import("./states.js").State} State
- * @typedef {{temporalUi: string, temporalNamespace: string}} Settings
  * @typedef {{label: string, done: number, total: number, text: string}} Progress
- * @typedef {{name: string, link: string, cluster: string, state: State, detail: string[],
+ * @typedef {{name: string, cluster: string, state: State, detail: string[],
  *   teardown: Progress | null}} Replica
- * @typedef {{key: string, name: string, link: string, state: State,
- *   notes: {type: string, text: string}[], counts: string, rollout: Progress | null,
- *   replicas: Replica[]}} Deployment
- * @typedef {{name: string, text: string}} Endpoint
- * @typedef {{key: string, name: string, link: string, state: State,
- *   notes: {type: string, text: string}[], address: string, entries: string[],
- *   endpoints: Endpoint[]}} Service
  */
 
-import { byName } from "./clusters.js";
-import { fullName, notes, stateOf, workflowLink } from "./states.js";
+import { fullName, notes, stateOf } from "./states.js";
 
 const DEPLOYMENT_LABEL = "modelplane.ai/deployment";
 
 /**
- * @param {Map<string, Tree>} deployments
  * @param {Map<string, Tree>} replicas
- * @param {Settings} settings
- * @returns {Deployment[]} by name, then placeholders for replicas whose deployment is unknown
+ * @returns {Map<string, Tree[]>} by the full name of their deployment
  */
-export function deploymentsShown(deployments, replicas, settings) {
+export function byDeployment(replicas) {
   /** @type {Map<string, Tree[]>} */
   const owned = new Map();
-  for (const replica of [...replicas.values()].sort(byName)) {
+  for (const replica of replicas.values()) {
     const owner = ownerOf(replica);
-    owned.set(owner, [...(owned.get(owner) ?? []), replica]);
+    const others = owned.get(owner);
+    if (others) others.push(replica);
+    else owned.set(owner, [replica]);
   }
-  const ownedBy = (/** @type {string} */ name) => owned.get(name) ?? [];
-  const shown = [...deployments.values()]
-    .sort(byName)
-    .map((tree) => deploymentShown(tree, ownedBy(fullName(tree)), settings));
-  const known = new Set(shown.map((each) => each.name));
-  const others = [...owned.keys()].filter((owner) => !known.has(owner)).sort();
-  return [...shown, ...others.map((owner) => withoutDeployment(owner, ownedBy(owner), settings))];
+  return owned;
 }
 
 /**
  * @param {Tree} replica
  * @returns {string} the full name of its deployment
  */
-function ownerOf(replica) {
+export function ownerOf(replica) {
   const metadata = /** @type {any} */ (replica.metadata);
   const name = metadata.labels?.[DEPLOYMENT_LABEL] ?? metadata.ownerReferences?.[0]?.name ?? "";
   return `${metadata.namespace ?? ""}/${name}`;
@@ -56,51 +41,33 @@ function ownerOf(replica) {
 /**
  * @param {Tree} tree
  * @param {Tree[]} replicas
- * @param {Settings} settings
- * @returns {Deployment}
+ * @returns {string} its replicas, their clusters, the rollout and the reason of a wait
  */
-function deploymentShown(tree, replicas, settings) {
+export function deploymentFacts(tree, replicas) {
   const { ready = 0, total = 0 } = tree.status?.replicas ?? {};
-  return {
-    key: fullName(tree),
-    name: fullName(tree),
-    link: workflowLink(settings, "ModelDeployment", tree),
-    state: stateOf(tree),
-    notes: notes(tree),
-    counts: `${ready} of ${tree.spec?.replicas ?? 0} replicas Ready, ${total} placed`,
-    rollout: rolloutOf(tree.status?.rollout),
-    replicas: replicas.map((replica) => replicaShown(replica, settings)),
-  };
-}
-
-/**
- * @param {string} owner
- * @param {Tree[]} replicas
- * @param {Settings} settings
- * @returns {Deployment}
- */
-function withoutDeployment(owner, replicas, settings) {
-  return {
-    key: `without ${owner}`,
-    name: owner,
-    link: "",
-    state: {
-      sort: "waiting",
-      word: "Not shown",
-      why: "its replicas are known, but the deployment itself was not read",
-    },
-    notes: [],
-    counts: `${replicas.length} placed`,
-    rollout: null,
-    replicas: replicas.map((replica) => replicaShown(replica, settings)),
-  };
+  /** @type {Map<string, number>} */
+  const clusters = new Map();
+  for (const replica of replicas) {
+    const name = replica.spec?.clusterName ?? "";
+    clusters.set(name, (clusters.get(name) ?? 0) + 1);
+  }
+  const places = [...clusters].sort().map(([name, count]) => `${name} (${count})`);
+  const state = stateOf(tree);
+  return [
+    `${ready} of ${tree.spec?.replicas ?? 0} replicas Ready, ${total} placed`,
+    places.length > 0 ? `on ${places.join(", ")}` : "",
+    rolloutOf(tree.status?.rollout)?.text ?? "",
+    state.sort === "ready" ? "" : state.why,
+  ]
+    .filter(Boolean)
+    .join("; ");
 }
 
 /**
  * @param {any} rollout
  * @returns {Progress | null} null if the rollout is complete
  */
-function rolloutOf(rollout) {
+export function rolloutOf(rollout) {
   if (!rollout || !(rollout.total > 0)) return null;
   const done = rollout.updatedReady ?? 0;
   const waits = (rollout.pending ?? []).join(", ");
@@ -121,10 +88,9 @@ function rolloutOf(rollout) {
 
 /**
  * @param {Tree} tree
- * @param {Settings} settings
  * @returns {Replica}
  */
-function replicaShown(tree, settings) {
+export function replicaShown(tree) {
   const engines = tree.status?.engines ?? [];
   const detail = [
     ...notes(tree).map((note) => `${note.type}: ${note.text}`),
@@ -135,7 +101,6 @@ function replicaShown(tree, settings) {
   const url = tree.status?.routing?.url;
   return {
     name: fullName(tree),
-    link: workflowLink(settings, "ModelReplica", tree),
     cluster: tree.spec?.clusterName ?? "",
     state: stateOf(tree),
     detail: url ? [`serves at ${url}`, ...detail] : detail,
@@ -147,7 +112,7 @@ function replicaShown(tree, settings) {
  * @param {any} teardown
  * @returns {Progress | null}
  */
-function teardownOf(teardown) {
+export function teardownOf(teardown) {
   if (!teardown) return null;
   const steps = teardown.steps ?? [];
   const at = steps.findIndex((/** @type {any} */ step) => step.number === teardown.step);
@@ -171,35 +136,70 @@ function teardownOf(teardown) {
 }
 
 /**
- * @param {Map<string, Tree>} services
- * @param {Settings} settings
- * @returns {Service[]} by name
+ * @param {Tree} tree a service
+ * @returns {{name: string, cluster: string, share: number, url: string, entry: string}[]} the
+ *   endpoints that receive requests, with their shares in percent
  */
-export function servicesShown(services, settings) {
-  return [...services.values()].sort(byName).map((tree) => ({
-    key: fullName(tree),
-    name: fullName(tree),
-    link: workflowLink(settings, "ModelService", tree),
-    state: stateOf(tree),
-    notes: notes(tree),
-    address: tree.status?.address ?? "",
-    entries: (tree.status?.entries ?? []).map(entryText),
-    endpoints: (tree.status?.endpoints ?? []).map((/** @type {any} */ each) => ({
-      name: each.name,
-      text: [each.cluster && `on ${each.cluster}`, `weight ${each.weight ?? 1}`, each.url]
-        .filter(Boolean)
-        .join(", "),
-    })),
+export function endpointsOf(tree) {
+  const endpoints = tree.status?.endpoints ?? [];
+  const weights = endpoints.reduce((/** @type {number} */ sum, /** @type {any} */ each) => {
+    return sum + (each.weight ?? 1);
+  }, 0);
+  return endpoints.map((/** @type {any} */ each) => ({
+    name: each.name ?? "",
+    cluster: each.cluster ?? "",
+    share: weights > 0 ? Math.round((100 * (each.weight ?? 1)) / weights) : 0,
+    url: each.url ?? "",
+    entry: each.entry ?? "",
   }));
 }
 
 /**
- * @param {any} entry
+ * @param {Tree} tree
+ * @returns {string} the endpoints with their shares of requests, and endpoints left out
+ */
+export function serviceFacts(tree) {
+  const endpoints = endpointsOf(tree);
+  const entries = tree.status?.entries ?? [];
+  const matched = entries.reduce((/** @type {number} */ sum, /** @type {any} */ each) => {
+    return sum + (each.matched ?? 0);
+  }, 0);
+  const state = stateOf(tree);
+  const shares = endpoints.map((each) => `${each.name} ${each.share}%`).join(", ");
+  return [
+    endpoints.length > 0 ? `${endpoints.length} of ${matched} endpoints: ${shares}` : "no endpoint receives requests",
+    state.sort === "ready" ? "" : state.why,
+    tree.status?.address ?? "",
+  ]
+    .filter(Boolean)
+    .join("; ");
+}
+
+/**
+ * @param {any} entry an entry of a service's status
  * @returns {string}
  */
-function entryText(entry) {
+export function entryText(entry) {
   const { weight = 1, priority = 0, routed = 0, ready = 0, matched = 0 } = entry;
   const counts = `${routed} routed, ${ready} of ${matched} Ready`;
   const standby = entry.standby ? ", standby" : "";
   return `${entry.name} (weight ${weight}, priority ${priority}: ${counts}${standby})`;
+}
+
+/**
+ * @param {string} kind
+ * @param {Tree} tree
+ * @returns {string}
+ */
+export function otherFacts(kind, tree) {
+  const { spec, status } = tree;
+  const state = stateOf(tree);
+  const facts = /** @type {Record<string, (string | undefined)[]>} */ ({
+    ModelCache: [`on ${status?.summary?.ready ?? "0/0"} clusters`, status?.resolvedRevision],
+    InferenceClass: [`used by ${(status?.clusters ?? []).length} clusters`],
+    InferenceGateway: [spec?.backend, status?.address],
+    ModelEndpoint: [spec?.url],
+    ModelReplica: [spec?.clusterName && `on ${spec.clusterName}`],
+  });
+  return [...(facts[kind] ?? []), state.sort === "ready" ? "" : state.why].filter(Boolean).join("; ");
 }
