@@ -215,7 +215,7 @@ def temporal_down() -> ShownState:
     )
 
 
-def thousand_clusters(clusters: int = 1_000, replicas: int = 10) -> ShownState:
+def thousand_clusters(clusters: int = 1_000, replicas: int = 3) -> ShownState:
     """A large fleet: ten regions, one deployment per cluster, one cluster is silent."""
     trees: list[Tree] = []
     for number in range(clusters):

@@ -87,7 +87,7 @@ async def shows(
         accepted,
         what=f"{text} in {selector}",
         longest_pause=0.05,
-        within=30,
+        within=120,
     )
 
 
