@@ -11,7 +11,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: prose metrics help demo up down test test-fast test-long soak lives campaign explore fuzz fuzz-front faults-clouds coverage testbed testbed-down check docs docs-reference \
-  check-types check-rest fmt lock bench bench-front bench-traffic programs keda envoy image oracle venv clean mutants mutate compiled simulate
+  check-types check-rest fmt lock bench bench-front bench-page bench-traffic screenshots programs keda envoy image oracle venv clean mutants mutate compiled simulate
 
 help:
 	@echo "make demo          a whole fleet on this machine, gateways included, with a first model on two clusters that answers"
@@ -41,6 +41,8 @@ help:
 	@echo "make metrics       size and density of the code, beside packages that readers know; repeated names"
 	@echo "make coverage      branch coverage of the tests that need no real parts"
 	@echo "make bench-front   1,000 objects, 50 watchers and 100 writes a second at the front, for a minute"
+	@echo "make bench-page    the web page with 1,000 clusters: first paint, and 60 changes a second"
+	@echo "make screenshots   pictures of the web page in each state, of which the documentation shows some"
 	@echo "make bench-traffic the latency of a request to an engine, through Envoy, and through Envoy and a picker"
 	@echo "make lock          write the locks of Python packages again; it needs the package index"
 	@echo "make bench         the speed of placement and of the protocol, beside the targets"
@@ -196,6 +198,14 @@ bench: venv programs
 # A front, a worker, a server and the clients: on two processors it measures those, and prints the same writes without the front beside.
 bench-front: venv programs
 	$(BIN)/python -m tests.bench.front_load
+
+# A browser, a front and 1,000 clusters in one place: first paint, changes per second, and connections that broke.
+bench-page: venv
+	$(BIN)/python -m tests.bench.page
+
+# The pictures of the web page in docs/how-to/pictures, and those of every state and width in build/screenshots.
+screenshots: venv
+	$(BIN)/python -m tests.front.screenshots
 
 # What Envoy and an endpoint picker add to the latency of a request.
 bench-traffic: venv programs envoy
