@@ -155,6 +155,34 @@ async def test_problems_are_sorted_with_those_for_a_person_first(tab: Tab) -> No
     assert (await problems(tab, chat, now=LATER))[0] == [True, *waits[1:], describe]
 
 
+async def test_a_wait_of_a_cluster_comes_after_a_deployment_that_needs_a_person(
+    tab: Tab,
+) -> None:
+    cluster = a_cluster("eu")
+    cluster["status"]["conditions"] = [condition("False", "Installing", "installs")]
+    failed = condition("False", "InvalidInput", "replicas is negative")
+    chat = a_deployment("chat", conditions=(failed,), phase="Failed")
+    found = await problems(tab, cluster, chat)
+    assert [row[:2] for row in found] == [[True, "team-a/chat"], [False, "eu"]]
+
+
+async def test_the_silence_of_a_cluster_is_not_the_cause_of_a_deployment(
+    tab: Tab,
+) -> None:
+    lost = [condition("False", "ClusterUnreachable", "us does not answer")]
+    own = condition("False", "Unavailable", "0 of 1 replicas serve")
+    found = await problems(
+        tab,
+        a_cluster("us", ready=False),
+        a_replica("chat-us-0", "chat", "us", phase="Unreachable", conditions=lost),
+        a_deployment("chat", conditions=(own,)),
+    )
+    assert [row[3] for row in found] == [
+        "the API server does not answer",
+        "0 of 1 replicas serve",
+    ]
+
+
 async def test_one_cause_is_shown_once(tab: Tab) -> None:
     lost = [condition("False", "ClusterUnreachable", "us does not answer")]
     found = await problems(
