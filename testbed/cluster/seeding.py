@@ -76,7 +76,7 @@ def seed(
         if plane.real_pods:
             _seed_gateway(kube, gateway_objects)
             if cluster is None:
-                _seed_nodes(kube, _CONTROL_NODES, fleet, pool)
+                _seed_nodes(plane, kube, _CONTROL_NODES, fleet, pool)
                 return
         gateway = objects.gateway(
             gateway_class, simulated=cluster is not None, middlewares=data_plane

@@ -1,5 +1,7 @@
 """The route of a service on a control gateway that is Envoy Gateway. Pure."""
 
+from typing import Any
+
 import pytest
 
 from api_types.messages.routing import (
@@ -24,7 +26,7 @@ EXTERNAL = SelectedEndpoint(
 
 def a_state(backend: GatewayBackend, *endpoints: SelectedEndpoint) -> ServiceState:
     """Return a service with these endpoints first, and a replica on standby."""
-    selector = {"selector": {"matchLabels": {}}}
+    selector: dict[str, Any] = {"selector": {"matchLabels": {}}}
     known = GatewayChanged(
         uid="g", sequence=1, connected=True, address="10.0.0.9", backend=backend
     )
