@@ -167,7 +167,6 @@ def _run_cycles(
             if is_explained(decision)
             else ExplainedDecision(decision)
         )
-        cycle.finish()
         _record_search(own, decision)
         if own.rules.reserve_for_queue:
             _reserve(own, cycle, decision)
@@ -331,6 +330,8 @@ def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:
                     engines=placement.engines,
                     template=placement.template,
                     ready=False,
+                    held=placement.held,
+                    held_until=placement.template if placement.held else "",
                 )
             )
         elif entry is None:
@@ -402,7 +403,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
             *(found for found in named if found),
             *conditions.note_conditions(notes),
         ),
-        more=cycle.more,
+        more=cycle.more or _holds_more(cycle),
         digest=_digest(placements, (*evictions, *cycle.victims), condition.message),
         scheduler_version=SCHEDULER_VERSION,
         message=condition.message,
@@ -452,29 +453,31 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
     found = []
     for kept in cycle.kept:
         entry = kept.entry
-        target = cycle.updates.get(entry.uid)
+        updated = cycle.updates.get(entry.uid)
         info = cycle.overlay.clusters.get(entry.cluster)
-        if target is None:
-            action, engines, template = reasons.KEEP, entry.engines, entry.template
-        else:
-            action, engines = reasons.UPDATE, target
-            template = cycle.deployment.template
+        becomes = updated or entry
         found.append(
             Placement(
                 cluster=entry.cluster,
                 index=entry.index,
                 replica_name=entry.name,
                 uid=entry.uid,
-                action=action,
-                engines=engines,
+                action=reasons.UPDATE if updated else reasons.KEEP,
+                engines=becomes.engines,
                 gateway_address=info.view.gateway_address if info else "",
-                template=template,
+                template=becomes.template,
                 name_counter=entry.name_counter,
                 reuse=entry.reuse,
                 after=_still_waits_for(cycle, entry),
+                held=updated.held if updated else (),
             )
         )
     return found
+
+
+def _holds_more(cycle: SchedulingCycle) -> bool:
+    """Return whether a kept replica will give up nodes when it is Ready."""
+    return any((cycle.updates.get(k.entry.uid) or k.entry).held for k in cycle.kept)
 
 
 def _still_waits_for(cycle: SchedulingCycle, entry: LedgerEntry) -> tuple[str, ...]:

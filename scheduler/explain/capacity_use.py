@@ -149,7 +149,7 @@ def _amount(entries: Iterable[LedgerEntry], pool: PoolView, unit: str) -> int:
     if unit == DEVICES:
         return sum(_claimed(entry, pool) for entry in entries)
     return sum(
-        charges(entry.engines).get(pool.name, 0) - dict(entry.reuse).get(pool.name, 0)
+        charges(entry.charged).get(pool.name, 0) - dict(entry.reuse).get(pool.name, 0)
         for entry in entries
     )
 
@@ -159,14 +159,14 @@ def _claimed(entry: LedgerEntry, pool: PoolView) -> int:
     first = next((e for e, count in enumerate(capacity) if count), None)
     if first is None:
         return 0
-    return sum(pods.size[first] * pods.count for pods in pods_on(entry.engines, pool))
+    return sum(pods.size[first] * pods.count for pods in pods_on(entry.charged, pool))
 
 
 def _idle(entries: Iterable[LedgerEntry], pool: PoolView, unit: str) -> int:
     if unit == DEVICES:
         return 0
     return sum(
-        charges(entry.engines).get(pool.name, 0) * _devices_per_node(pool)
+        charges(entry.charged).get(pool.name, 0) * _devices_per_node(pool)
         - _claimed(entry, pool)
         for entry in entries
     )

@@ -94,7 +94,7 @@ class ChargedNodes:
         used = self._own_used(entry.cluster)
         is_releasing = entry.state == RELEASING
         freed = False
-        for pool, nodes in charges(entry.engines).items():
+        for pool, nodes in charges(entry.charged).items():
             change = sign * nodes
             if is_releasing:
                 change = self._shift_releasing(group, pool, sign * nodes, 0)
@@ -172,7 +172,7 @@ def charge_key(entry: LedgerEntry) -> tuple[object, ...]:
         entry.name,
         entry.state == RELEASING,
         entry.reuse,
-        entry.engines,
+        entry.charged,
         entry.nominated_for,
     )
 

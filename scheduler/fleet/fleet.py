@@ -219,6 +219,17 @@ class Fleet:
         self.put_replica(replace(entry, ready=ready, serving=serving))
         return True
 
+    def end_update(self, uid: str) -> bool:
+        """Free what the old pods of an updated replica held, because they are gone.
+
+        Return True if the charge changed.
+        """
+        entry = self.ledger.get(uid)
+        if entry is None or not entry.held:
+            return False
+        self.put_replica(entry.as_rolled_out())
+        return True
+
     def replica(self, uid: str) -> LedgerEntry | None:
         return self.ledger.get(uid)
 

@@ -286,7 +286,7 @@ class Ledger:
         # Another releasing replica still holds nodes that this one was going to reuse.
         left = {
             pool: nodes - promised.get(pool, 0)
-            for pool, nodes in charges(gone.engines).items()
+            for pool, nodes in charges(gone.charged).items()
         }
         members = {**self.owned(*group[:2]), **self.nominated_for(group[:2])}
         reusing = sorted(

@@ -44,7 +44,7 @@ def gone_with(ledger: Ledger, victims: Iterable[LedgerEntry]) -> AssumedGone:
         moved = [victim, *_nominated_with(ledger, victim, entries)]
         for entry in moved:
             entries[entry.uid] = entry
-            nodes.update(charges(entry.engines))
+            nodes.update(charges(entry.charged))
         # These nodes were counted with the replicas that still hold them.
         nodes.subtract(dict(victim.reuse))
     return AssumedGone(frozenset(entries), tuple(entries.values()), nodes)
@@ -95,9 +95,9 @@ def _nominated_with(
     for entry in gone.values():
         if reusing_group(entry) == group:
             left.update(dict(entry.reuse))
-            left.subtract(charges(entry.engines) if entry.state == RELEASING else {})
+            left.subtract(charges(entry.charged) if entry.state == RELEASING else {})
     for entry in sorted(ledger.leaving_for(group[:2]), key=lambda entry: entry.uid):
-        nodes = charges(entry.engines)
+        nodes = charges(entry.charged)
         if (
             entry.cluster != victim.cluster
             or entry.uid in gone

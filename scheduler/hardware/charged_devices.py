@@ -258,7 +258,7 @@ class ClusterLoad:
 
     def charge(self, entry: LedgerEntry, sign: int) -> None:
         """Add the pods of a replica, or remove them with sign -1."""
-        for engine in entry.engines:
+        for engine in entry.charged:
             for member in engine.members:
                 pool = self._pools.get(member.pool) if member.requests else None
                 if pool is not None:

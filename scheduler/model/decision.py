@@ -78,6 +78,8 @@ class Placement:
         template: digest of the template that the replica must carry.
         after: uids of the deployment's replicas whose objects must be gone before the
             new pods are applied.
+        held: the charge of an updated replica while its old pods may run, as in its
+            ledger entry.
 
     """
 
@@ -92,6 +94,7 @@ class Placement:
     name_counter: int = 0
     reuse: tuple[tuple[str, int], ...] = ()
     after: tuple[str, ...] = ()
+    held: tuple[EnginePlacement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -281,6 +281,9 @@ class LedgerEntry:
             older scheduler did not record it.
         nominated_for: namespace and name of the deployment it was preempted for, whose
             replica gets its nodes.
+        held: the charge while pods of an earlier template may still run and hold more
+            than `engines`; empty otherwise. An engine may occur several times.
+        held_until: the template that the replica must be Ready with before `held` ends.
 
     """
 
@@ -305,6 +308,17 @@ class LedgerEntry:
     nominated_for: tuple[str, str] | None = None
     origin: tuple[str, str] = ("", "")
     priority_class: str = ""
+    held: tuple[EnginePlacement, ...] = ()
+    held_until: str = ""
+
+    @property
+    def charged(self) -> tuple[EnginePlacement, ...]:
+        """Return the engines whose nodes and devices the replica is charged with."""
+        return self.held or self.engines
+
+    def as_rolled_out(self) -> LedgerEntry:
+        """Return the entry of a replica that has no pods of an earlier template."""
+        return replace(self, held=(), held_until="") if self.held else self
 
     def as_bound(self, since: int) -> LedgerEntry:
         """Return the entry of a started replica.

@@ -83,7 +83,7 @@ def read_entry(tree: Mapping[str, Any]) -> LedgerEntry:
     )
     for pool, nodes in entry.reuse:
         _check_count(f"reuse: nodes of {pool!r}", nodes)
-    for at, engine, member in _members(entry.engines):
+    for at, engine, member in (*_members(entry.engines), *_members(entry.held, "held")):
         _check_engine(at, engine.copies, member.worker_nodes, member.pods_per_node)
         for device, drawn in member.draw:
             _check_count(f"{at}.draw: count of {device!r}", drawn)
@@ -100,11 +100,13 @@ def check_names(names: Iterable[tuple[str, str]]) -> None:
             raise wrong(at, f"a name of 1 to {_NAME_MAX} characters", name)
 
 
-def _members(engines: Iterable[EngineT]) -> Iterator[tuple[str, EngineT, Any]]:
+def _members(
+    engines: Iterable[EngineT], field: str = "engines"
+) -> Iterator[tuple[str, EngineT, Any]]:
     for e, engine in enumerate(engines):
-        _check_length(f"engines[{e}].members", engine.members, MEMBERS_MAX)
+        _check_length(f"{field}[{e}].members", engine.members, MEMBERS_MAX)
         for m, member in enumerate(engine.members):
-            yield f"engines[{e}].members[{m}]", engine, member
+            yield f"{field}[{e}].members[{m}]", engine, member
 
 
 def _check_length(at: str, items: Sequence[object], most: int) -> None:

@@ -249,8 +249,10 @@ def _write_decision(decision: Decision) -> dict[str, Any]:
     write_engines = codec(tuple[EnginePlacement, ...])[0]
     placements = []
     for placement in decision.placements:
-        tree = write_placement(dataclasses.replace(placement, engines=()))
+        tree = write_placement(dataclasses.replace(placement, engines=(), held=()))
         tree["engines"] = distinct.setdefault(placement.engines, len(distinct))
+        if placement.held:
+            tree["held"] = distinct.setdefault(placement.held, len(distinct))
         placements.append(tree)
     whole: dict[str, Any] = _plain_decision()[0](
         dataclasses.replace(decision, placements=())
@@ -267,7 +269,9 @@ def _read_decision(tree: Mapping[str, Any]) -> Decision:
     decision: Decision = _plain_decision()[1]({**tree, "placements": []})
     placements = tuple(
         dataclasses.replace(
-            read_placement({**item, "engines": []}), engines=distinct[item["engines"]]
+            read_placement({**item, "engines": [], "held": []}),
+            engines=distinct[item["engines"]],
+            held=distinct[item["held"]] if "held" in item else (),
         )
         for item in tree["placements"]
     )

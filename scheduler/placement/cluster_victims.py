@@ -71,7 +71,7 @@ class ClusterSearch:
             pool: [] for pool in self._short or ()
         }
         for entry in candidates if self._holders and not is_quick else ():
-            for pool, nodes in charges(entry.engines).items():
+            for pool, nodes in charges(entry.charged).items():
                 if pool in self._holders:
                     self._holders[pool].append((entry, nodes))
 
@@ -127,7 +127,7 @@ class ClusterSearch:
         ordered = (entry for entry in self._candidates if id(entry) in enough)
         return min(
             ordered,
-            key=lambda entry: sum(charges(entry.engines).values()),
+            key=lambda entry: sum(charges(entry.charged).values()),
             default=None,
         )
 
@@ -184,7 +184,7 @@ class ClusterSearch:
         found = []
         for p in fit.engines[0].positions if len(fit.engines) == 1 else ():
             pool = self._info.pools[p].name
-            holders = (e for e in self._candidates if pool in charges(e.engines))
+            holders = (e for e in self._candidates if pool in charges(e.charged))
             victims = self._fewest(holders)
             if victims:
                 found.append(self._choice(victims))
@@ -272,7 +272,7 @@ class ClusterSearch:
     def _fits(self, victims: Sequence[LedgerEntry]) -> bool:
         self.steps += 1 + len(victims)
         if self._short is not None:
-            nodes = [charges(victim.engines) for victim in victims]
+            nodes = [charges(victim.charged) for victim in victims]
             return any(
                 sum(freed.get(pool, 0) for freed in nodes) >= missing
                 for pool, missing in self._short.items()
@@ -292,7 +292,7 @@ class ClusterSearch:
         ).violation
 
     def _choice(self, victims: Sequence[LedgerEntry]) -> Choice:
-        freed = sum(sum(charges(victim.engines).values()) for victim in victims)
+        freed = sum(sum(charges(victim.charged).values()) for victim in victims)
         fit = self._placer.compiled.on(self._info.layout)
         needed = sum(engine.cost for engine in fit.engines)
         names = [
@@ -349,7 +349,7 @@ def _nodes_short(placer: ReplicaPlacer, info: ClusterInfo) -> Mapping[str, int] 
 
 def _alike(entry: LedgerEntry) -> object:
     """Return a key that is equal for replicas that are interchangeable as victims."""
-    return (entry.priority, entry.engines, entry.reuse, entry.nominated_for)
+    return (entry.priority, entry.charged, entry.reuse, entry.nominated_for)
 
 
 def _prefixes(

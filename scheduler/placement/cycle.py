@@ -18,7 +18,7 @@ from scheduler.hardware.template import (
     placing_units,
 )
 from scheduler.model import reasons
-from scheduler.model.decision import EnginePlacement, Eviction, Placement, RetainedNote
+from scheduler.model.decision import Eviction, Placement, RetainedNote
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from scheduler.placement.filters import hold_reason
 from scheduler.placement.in_place import growth_blocked, update_in_place
@@ -61,8 +61,7 @@ class SchedulingCycle:
     held: str = ""
     retained: RetainResult = field(default_factory=RetainResult)
     kept: list[RetainedReplica] = field(default_factory=list)
-    updates: dict[str, tuple[EnginePlacement, ...]] = field(default_factory=dict)
-    updated_entries: list[LedgerEntry] = field(default_factory=list)
+    updates: dict[str, LedgerEntry] = field(default_factory=dict)
     placed: list[Placement] = field(default_factory=list)
     evictions: list[Eviction] = field(default_factory=list)
     victims: list[Eviction] = field(default_factory=list)
@@ -82,10 +81,7 @@ class SchedulingCycle:
         return self.request.deployment
 
     def run(self) -> None:
-        """Run all steps in order.
-
-        `finish` ends the cycle after its decision is built.
-        """
+        """Run all steps in order."""
         self.compile()
         self.retain()
         self.drain()
@@ -113,14 +109,6 @@ class SchedulingCycle:
             self.replace_mismatched(budget)
             self.update(budget, quota)
         self.fill()
-
-    def finish(self) -> None:
-        """Free the nodes of shrinking replicas for the requests decided next.
-
-        The decision of this cycle does not use these nodes.
-        """
-        for entry in self.updated_entries:
-            self.overlay.ledger.put(entry)
 
     def compile(self) -> None:
         """Compile the selectors.
@@ -196,7 +184,7 @@ class SchedulingCycle:
         for kept in self.kept:
             if kept.replace_reason == reasons.NOT_ADMITTED:
                 entry = kept.entry
-                for pool in charges(entry.engines):
+                for pool in charges(entry.charged):
                     self.overlay.refused[
                         entry.namespace, entry.deployment, entry.cluster, pool
                     ] = self.overlay.now
@@ -317,8 +305,7 @@ class SchedulingCycle:
                 updated = update_in_place(
                     self.overlay, self.deployment, kept.entry, kept.target
                 )
-                self.updates[updated.uid] = updated.engines
-                self.updated_entries.append(updated)
+                self.updates[updated.uid] = updated
                 if self.placer:
                     # If devices are counted, pods of another size may leave more room
                     # than before.

@@ -1,8 +1,8 @@
 """In-place updates: whether they fit, and what the replica is charged.
 
-The old pods exist until the new ones have replaced them. So the decision that makes an
-update charges the larger of the two on each pool, and does not use the nodes that the
-update frees.
+The old pods exist until the new ones have replaced them. So the replica is charged the
+larger of the two on each pool until it is Ready with its new template. The entry of the
+ledger keeps that charge in `held`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def growth_blocked(
     )
     short = _short_of_devices if counts_devices(overlay) else _short_of_nodes
     return short(overlay, info, entry, target, reserved) or quota.refuses_growth(
-        info, entry.engines, target
+        info, entry.charged, target
     )
 
 
@@ -69,7 +69,7 @@ def _short_of_nodes(
     reserved: ReservedPools,
 ) -> str:
     free = reserved.left(info, overlay.free(info))
-    held = charges(entry.engines)
+    held = charges(entry.charged)
     for pool, nodes in charges(target).items():
         more = nodes - held.get(pool, 0)
         left = free[info.positions[pool]]
@@ -88,7 +88,7 @@ def _short_of_devices(
     left_out = reserved.positions(info)
     target = _keeping_slots(entry.engines, target)
     for p, pool in enumerate(info.pools):
-        if not _grows(entry.engines, target, pool):
+        if not _grows(entry.charged, target, pool):
             continue
         # The additional pods do not wait for releasing replicas.
         charged = charged_load(overlay, info, NO_OWNER, {entry.uid}).on(pool)
@@ -108,8 +108,7 @@ def update_in_place(
     The replica must be able to grow in place.
 
     Returns:
-        The entry after the update; nodes that it gives up are free for the requests
-        decided next.
+        The entry after the update. What the old pods hold is free when they are gone.
 
     """
     info = overlay.clusters[entry.cluster]
@@ -117,13 +116,21 @@ def update_in_place(
         target = with_slots(
             overlay, info, _keeping_slots(entry.engines, target), NO_OWNER, {entry.uid}
         )
-    updated = replace(entry, engines=target, template=deployment.template, ready=False)
     larger = at_larger(
-        entry.engines,
+        entry.charged,
         target,
         [pool for pool in info.pools if _by_device(overlay, pool)],
     )
-    overlay.ledger.put(replace(updated, engines=larger))
+    held = () if larger is target else larger
+    updated = replace(
+        entry,
+        engines=target,
+        template=deployment.template,
+        ready=False,
+        held=held,
+        held_until=deployment.template if held else "",
+    )
+    overlay.ledger.put(updated)
     return updated
 
 
@@ -136,24 +143,26 @@ def at_larger(
 
     On a pool of whole nodes, that is the version with more nodes. On the pools
     `by_device`, the size of pods matters as well: the comparison is per member, and
-    both versions are taken if neither has as many pods of that size.
+    each version is taken that no other version covers. `before` may be the result of
+    an earlier call.
+
+    Returns:
+        `after` itself if it covers `before`.
+
     """
     held, wanted = charges(before), charges(after)
-    counted = {pool.name: pool for pool in by_device}
+    counted = {pool.name for pool in by_device}
     smaller = {name for name, nodes in wanted.items() if nodes < held.get(name, 0)} | (
         set(held) - set(wanted)
     )
-    if not counted and not smaller:
-        return after
-    found = [
-        *_on_pools(after, set(wanted) - smaller - set(counted)),
-        *_on_pools(before, smaller - set(counted)),
-    ]
-    for old, new in _pairs(before, after):
-        pool = counted.get(new[1].pool)
-        if pool is not None:
-            found += _larger_members(old, new, pool)
-    return tuple(found)
+    old = [*_on_pools(before, smaller - counted)]
+    found = [*_on_pools(after, set(wanted) - smaller - counted), *old]
+    for pool in by_device:
+        new_parts = _parts(after, pool)
+        kept = _uncovered(_parts(before, pool), new_parts, pool)
+        old += kept
+        found += [*kept, *_uncovered(new_parts, kept, pool)]
+    return tuple(found) if old else after
 
 
 def _by_device(overlay: FleetOverlay, pool: PoolView) -> bool:
@@ -188,25 +197,45 @@ def _pairs(
             yield (old, was), (engine, member)
 
 
-def _larger_members(
-    old: _Placed, new: _Placed, pool: PoolView
+def _parts(
+    engines: tuple[EnginePlacement, ...], pool: PoolView
 ) -> list[EnginePlacement]:
-    was, becomes = (
-        pods_of(member, engine.copies, pool) if member.requests else None
-        for engine, member in (old, new)
+    """Return one engine for each member with devices of a pool."""
+    return [
+        replace(engine, members=(member,))
+        for engine in _on_pools(engines, {pool.name})
+        for member in engine.members
+    ]
+
+
+def _uncovered(
+    parts: list[EnginePlacement], others: list[EnginePlacement], pool: PoolView
+) -> list[EnginePlacement]:
+    """Return the versions of members that none of the others covers."""
+    return [
+        part
+        for part in parts
+        if not any(_covers(other, part, pool) for other in others)
+    ]
+
+
+def _covers(part: EnginePlacement, other: EnginePlacement, pool: PoolView) -> bool:
+    """Return whether the pods of one version of a member may replace those of another."""
+    member, replaced = part.members[0], other.members[0]
+    if (part.engine, member.role) != (other.engine, replaced.role):
+        return False
+    larger, smaller = (
+        pods_of(member, part.copies, pool),
+        pods_of(replaced, other.copies, pool),
     )
-    parts = [replace(engine, members=(member,)) for engine, member in (old, new)]
-    if was is None or becomes is None:
-        return [part for part in parts if part.members[0].requests]
-    if was.size != becomes.size and (was.slots or becomes.slots):
-        return parts
+    if larger.size != smaller.size and (larger.slots or smaller.slots):
+        return False
     # One larger pod may replace one smaller pod.
-    for larger, smaller, part in ((becomes, was, parts[1]), (was, becomes, parts[0])):
-        if larger.count >= smaller.count and all(
-            a >= b for a, b in zip(larger.size, smaller.size, strict=True)
-        ):
-            return [part]
-    return parts
+    return (
+        larger.count >= smaller.count
+        and all(a >= b for a, b in zip(larger.size, smaller.size, strict=True))
+        and Counter(smaller.slots) <= Counter(larger.slots)
+    )
 
 
 def _keeping_slots(
@@ -232,9 +261,7 @@ def _grows(
 ) -> bool:
     """Return whether a pool gets more pods of some size."""
     counts: Counter[tuple[Vector, int]] = Counter()
-    for old, new in _pairs(before, after):
-        for (engine, member), sign in ((old, -1), (new, 1)):
-            if member.pool == pool.name and member.requests:
-                pods = pods_of(member, engine.copies, pool)
-                counts[pods.size, pods.siblings] += sign * pods.count
+    for engines, sign in ((before, -1), (after, 1)):
+        for pods in pods_on(engines, pool):
+            counts[pods.size, pods.siblings] += sign * pods.count
     return any(count > 0 for count in counts.values())

@@ -181,7 +181,7 @@ class Preemption:
         for spared in sorted(chosen, key=lambda e: (-e.priority, e.since, e.name)):
             if self._sparing_steps <= 0:
                 return
-            if sum(charges(spared.engines).values()) > self._left_over(cluster):
+            if sum(charges(spared.charged).values()) > self._left_over(cluster):
                 continue
             # All placements are undone and redone, and undone once more if the
             # remaining victims are not enough.

@@ -367,7 +367,7 @@ def lost_capacity(overlay: FleetOverlay, entry: LedgerEntry) -> Iterator[Retaine
     if info is None or not info.observed:
         return
     used = overlay.ledger.used(info.name)
-    for name in charges(entry.engines):
+    for name in charges(entry.charged):
         p = info.positions.get(name)
         if p is None:
             continue

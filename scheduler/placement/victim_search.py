@@ -153,7 +153,7 @@ class VictimSearch:
         for entry in self._preemptable(info):
             if entry.reuse:
                 return math.inf
-            for pool, nodes in charges(entry.engines).items():
+            for pool, nodes in charges(entry.charged).items():
                 if pool in info.positions:
                     room[info.positions[pool]] += nodes
         engines = self._placer.compiled.on(info.layout).engines

@@ -35,7 +35,9 @@ class Settled:
 
 
 def settle(fleet: Fleet, views: Iterable[DeploymentView], now: int) -> Settled:
-    """Decide deployments up to their final state, and remove released replicas.
+    """Decide deployments up to their final state.
+
+    Released replicas and the old pods of updated replicas are gone.
 
     The fleet itself is only read. `views` are in the order of their arrival, which
     resolves ties between equal priorities.
@@ -56,6 +58,8 @@ def settle(fleet: Fleet, views: Iterable[DeploymentView], now: int) -> Settled:
                 eviction
             )
     remove_releasing(settled)
+    for entry in list(settled.entries()):
+        settled.end_update(entry.uid)
     return Settled(
         settled, decisions, {owner: tuple(found) for owner, found in evictions.items()}
     )

@@ -234,6 +234,7 @@ def _steps(
             if (entry.namespace, entry.deployment) in changing:
                 fleet.bind(entry.uid, now)
                 fleet.observe(entry.uid, ready=True, serving=True)
+                fleet.end_update(entry.uid)
         if step:
             steps.append(step)
         elif not searching:
@@ -283,7 +284,7 @@ def _pools(old: Fleet, new: Fleet) -> dict[tuple[str, str], PoolUse]:
 def _charged(fleet: Fleet, cluster: str) -> dict[str, int]:
     total: dict[str, int] = {}
     for entry in fleet.ledger.on_cluster(cluster).values():
-        for pool, nodes in charges(entry.engines).items():
+        for pool, nodes in charges(entry.charged).items():
             total[pool] = total.get(pool, 0) + nodes
     return total
 

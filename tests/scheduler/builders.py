@@ -301,6 +301,8 @@ def bind_all(world: Fleet, *, ready: bool = True) -> None:
         if entry.state == "Reserved":
             world.bind(entry.uid, NOW)
         world.observe(entry.uid, ready=ready, serving=ready)
+        if ready:
+            world.end_update(entry.uid)
 
 
 def report_releasing(world: Fleet, uid: str) -> None:

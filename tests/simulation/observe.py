@@ -1,6 +1,5 @@
 """Read one moment of a running world, with facts about earlier moments."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -53,8 +52,6 @@ class Observer:
         self._nodes: dict[Pool, int] = {}
         self._accounting: Mapping[str, bool] = {}
         self._excused: set[Pool] = set()
-        self._charges: dict[str, Mapping[str, int]] = {}
-        self._shrunk: set[str] = set()
         self._orphaned: set[str] = set()
         self._secrets: set[str] = set()
         self._read_payloads: dict[str, int] = {}
@@ -152,9 +149,7 @@ class Observer:
     ) -> Mapping[Pool, SeenPool]:
         """Count nodes, and excuse some pools until all fits again.
 
-        These pools shrank, are counted otherwise, or have pods that somebody made by hand. Others
-        have pods of a template with a larger charge than the present one: the rollout of a replica
-        frees the difference when it begins, and new pods wait for the end of the old ones.
+        These pools shrank, are counted otherwise, or have pods that somebody made by hand.
         """
         nodes: dict[Pool, int] = {}
         for node in self.world.parts.nodes():
@@ -163,8 +158,6 @@ class Observer:
         by_device, devices = _accounting(scheduler)
         scaled = frozenset(self.world.parts.owners_of_scaled())
         self._excused |= {(pod.cluster, pod.pool) for pod in pods if pod.owner in scaled}
-        shrinking = frozenset(self._shrinking(pods, ledger, by_device))
-        self._excused |= shrinking
         pools = {*nodes, *self._nodes, *self._excused}
         for pool in pools:
             shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)
@@ -185,33 +178,7 @@ class Observer:
         }
         if scheduler is not None:
             self._excuse_no_more(found, scheduler, pods, ledger)
-            self._excused |= shrinking
         return found
-
-    def _shrinking(
-        self, pods: Iterable[SeenPod], ledger: Iterable[SeenEntry], by_device: Mapping[Pool, bool]
-    ) -> Iterator[Pool]:
-        """Yield the pools where a replica with a smaller charge than before has its old pods.
-
-        A charge that cannot be read now, because the scheduler starts a new run, is the last one.
-        """
-        for entry in ledger:
-            before = self._charges.get(entry.uid, {})
-            if any(entry.pools.get(name, 0) < count for name, count in before.items()):
-                self._shrunk.add(entry.uid)
-            self._charges[entry.uid] = entry.pools
-        used: Counter[tuple[str, Pool]] = Counter()
-        for pod in pods:
-            if pod.owner in self._shrunk:
-                pool = (pod.cluster, pod.pool)
-                used[pod.owner, pool] += pod.devices if by_device.get(pool) else 1
-        over = [
-            (owner, pool)
-            for (owner, pool), count in used.items()
-            if count > self._charges[owner].get(pool[1], 0)
-        ]
-        self._shrunk = {owner for owner, _ in over}
-        yield from (pool for _, pool in over)
 
     def _by_device(self, pool: Pool) -> bool:
         return self._accounting.get("/".join(pool), False)
@@ -298,7 +265,7 @@ def _entries(scheduler: Any) -> Iterator[SeenEntry]:
         return
     for entry in scheduler.cache.fleet.entries():
         owner = (entry.namespace, entry.name)
-        pools = dict(charges(entry.engines))
+        pools = dict(charges(entry.charged))
         yield SeenEntry(entry.uid, owner, entry.cluster, entry.state, pools)
 
 

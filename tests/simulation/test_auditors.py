@@ -561,18 +561,3 @@ def test_a_history_may_grow_once_at_rest_and_may_not_go_on(monkeypatch: pytest.M
 def test_an_unrequested_change_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     later, sentences = CHANGED[0]
     assert at_rest(monkeypatch, SOUND, later) == sentences
-
-
-def test_old_pods_excuse_a_pool_after_a_charge_shrank_until_they_have_ended() -> None:
-    observer = Observer(cast("World", SimpleNamespace()))
-    entry = SeenEntry("r1", REPLICA, "eu-1", "Bound", {"gpus": 2})
-    smaller = replace(entry, pools={"gpus": 1})
-
-    def excused(pods: int, *ledger: SeenEntry) -> list[tuple[str, str]]:
-        return list(observer._shrinking([POD] * pods, ledger, {}))
-
-    assert excused(3, entry) == []
-    assert excused(2, smaller) == [("eu-1", "gpus")]
-    assert excused(2) == [("eu-1", "gpus")]
-    assert excused(1, smaller) == []
-    assert excused(2, smaller) == []

@@ -132,6 +132,12 @@ KEPT = [
         "the deletion of a cache asked its users each minute again after it continued as new",
     ),
     Kept(
+        142,
+        DAYS,
+        "tiny",
+        "a shrinking replica's nodes were assigned to another before its old pods were gone",
+    ),
+    Kept(
         204,
         0.25,
         "tiny",

@@ -26,8 +26,7 @@ def charge(
     apply(cache.fleet, decision, waiting)
     for placement in decision.placements:
         if placement.action == "Update":
-            # A replica that became smaller freed nodes. The next decision about its own
-            # deployment may use them too.
+            # An update that an older scheduler decided frees nodes at once.
             cache.hints.add_cluster(placement.cluster)
     cache.state.decided += 1
     cache.state.placed += sum(

@@ -267,6 +267,9 @@ class Inbox:
             if known.terminating:
                 cache.unanswered.pop(known.uid, None)
             adopted = entry
+            if entry.held and known.ready and known.template == entry.held_until:
+                adopted = entry.as_rolled_out()
+                cache.hints.add_cluster(entry.cluster)
             if known.template and known.template != entry.template:
                 adopted = replace(adopted, template=known.template)
             # A preempted replica is evicted by a signal, not by an answer.

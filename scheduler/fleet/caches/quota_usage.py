@@ -154,7 +154,7 @@ class QuotaUsage:
                     if (
                         before
                         and after
-                        and before.engines is after.engines
+                        and before.charged is after.charged
                         and before.cluster == after.cluster
                     ):
                         continue
@@ -179,7 +179,7 @@ class QuotaUsage:
         if numbers is None or info is None:
             return
         for n in numbers:
-            amount = amount_of(self._quotas[n], info, entry.engines)
+            amount = amount_of(self._quotas[n], info, entry.charged)
             if amount == NOTHING:
                 continue
             if sign < 0:

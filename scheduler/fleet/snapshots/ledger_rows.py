@@ -76,6 +76,8 @@ def _row(entry: LedgerEntry, texts: _Table, placed: _Table, rest: _Table) -> lis
                 entry.avoids,
                 entry.nominated_for,
                 entry.priority_class,
+                placed.number(entry.held) if entry.held else -1,
+                entry.held_until,
             )
         ),
     ]
@@ -102,7 +104,9 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
         state, priority, since, health, template, counter, least, more = row[9:]
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
-        reuse, labels, avoids, nominated_for, priority_class = rest[more]
+        reuse, labels, avoids, nominated_for, priority_class, held, held_until = rest[
+            more
+        ]
         yield LedgerEntry(
             uid or replica_uid(*identity[:2], origin, *identity[2:]),
             *identity,
@@ -122,12 +126,16 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
             nominated_for=nominated_for,
             origin=origin,
             priority_class=priority_class,
+            held=placed[held] if held >= 0 else (),
+            held_until=held_until,
         )
 
 
 def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
-    # Rows of an older scheduler have no priority class.
-    reuse, labels, avoids, nominated_for, *priority_class = item
+    # Rows of an older scheduler end earlier.
+    reuse, labels, avoids, nominated_for, *others = item
+    defaults: tuple[Any, ...] = ("", -1, "")
+    priority_class, held, held_until = (*others, *defaults[len(others) :])
     return (
         tuple((pool, nodes) for pool, nodes in reuse),
         tuple((key, value) for key, value in labels),
@@ -136,5 +144,7 @@ def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
             for key, namespaces, wanted in avoids
         ),
         (nominated_for[0], nominated_for[1]) if nominated_for else None,
-        priority_class[0] if priority_class else "",
+        priority_class,
+        held,
+        held_until,
     )

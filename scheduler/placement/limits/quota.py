@@ -192,7 +192,7 @@ class QuotaGate:
         used = overlay.quota_usage.used(n).minus(self._leaving.get(n, NOTHING))
         for entry in gone.entries:
             if where is not None and entry.namespace == quota.namespace:
-                used = used.minus(amount_of(quota, where, entry.engines))
+                used = used.minus(amount_of(quota, where, entry.charged))
         return used
 
     def _follow_leaving(self) -> None:
@@ -219,7 +219,7 @@ class QuotaGate:
             return
         for n, quota in self._quotas:
             if entry.namespace == quota.namespace:
-                amount = amount_of(quota, info, entry.engines)
+                amount = amount_of(quota, info, entry.charged)
                 if sign < 0:
                     amount = NOTHING.minus(amount)
                 self._leaving[n] = self._leaving.get(n, NOTHING).plus(amount)

@@ -24,7 +24,6 @@ from scheduler.model.devices import DeviceEntry
 from scheduler.model.inputs import DeploymentView, RequestView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, RolloutPolicy, SchedulerOptions
 from scheduler.model.rules import MatchRules
-from scheduler.placement.in_place import at_larger
 from tests.environment.effort import effort_below
 from tests.random_cases import SEED, cases, random_cases
 from tests.scheduler.builders import (
@@ -223,17 +222,7 @@ def filling_never_stops_while_some_arrangement_fits(outcome: Outcome) -> None:
     if not decision.shortfall:
         return
     built = world.build()
-    before = {entry.uid: entry.engines for entry in built.entries()}
     apply(built, decision)
-    for placement in decision.placements:
-        entry = built.replica(placement.uid)
-        if placement.action == "Update" and entry is not None:
-            # Nodes that a replica gives up by shrinking are free for the next decision.
-            built.put_replica(
-                replace(
-                    entry, engines=at_larger(before[placement.uid], placement.engines)
-                )
-            )
     for name in built.clusters:
         assert not fits_somewhere(built, view, name), name
 
@@ -292,7 +281,7 @@ def the_ledger_equals_a_recount(outcome: Outcome) -> None:
         recount: Counter[str] = Counter()
         for entry in built.entries():
             if entry.cluster == name:
-                recount.update(charges(entry.engines))
+                recount.update(charges(entry.charged))
         used = {
             pool: built.clusters[name].pools[p].nodes - built.free(name)[pool]
             for pool, p in built.clusters[name].positions.items()

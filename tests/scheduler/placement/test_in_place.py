@@ -1,14 +1,18 @@
 """In-place updates of replicas, and their charges meanwhile."""
 
+import json
 import random
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from scheduler.decide import apply
 from scheduler.fleet.fleet import Fleet
+from scheduler.fleet.snapshots.ledger_rows import pack_rows, unpack_rows
 from scheduler.hardware.template import charges
 from scheduler.model.decision import (
+    Decision,
     EnginePlacement,
     MemberPlacement,
     ResolvedDeviceRequest,
@@ -20,6 +24,8 @@ from scheduler.model.policy import (
     RolloutPolicy,
     SchedulerOptions,
 )
+from scheduler.model.received import read_entry
+from scheduler.model.wire import from_wire, to_wire
 from scheduler.placement.in_place import at_larger
 from tests.random_cases import SEED, cases
 from tests.scheduler.builders import (
@@ -49,6 +55,9 @@ AT_ONCE = PlacementPolicy(RolloutPolicy("AllAtOnce"))
 TWO_AT_A_TIME = PlacementPolicy(RolloutPolicy(max_unavailable=2))
 SAFE = SchedulerOptions(accounting="device-safe")
 PACKED = SchedulerOptions(accounting="device-packed", packed_enforced=True)
+ACCOUNTING = pytest.mark.parametrize(
+    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
+)
 PACES = pytest.mark.parametrize(
     "pace", [AT_ONCE, TWO_AT_A_TIME], ids=["all at once", "rolling"]
 )
@@ -92,13 +101,13 @@ def test_an_update_that_shrinks_on_one_pool_and_grows_on_another_stays_within_ca
         ("ResizeBlocked", "needs 2 more nodes on a/B, 0 free")
     ]
     settled(world, edited)
+    assert world.free("a") == {"A": 12, "B": 0}
+    bind_all(world)
     assert world.free("a") == {"A": 15, "B": 0}
 
 
 @PACES
-@pytest.mark.parametrize(
-    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
-)
+@ACCOUNTING
 def test_replicas_that_grow_in_one_decision_do_not_share_nodes(
     options: SchedulerOptions, pace: PlacementPolicy
 ) -> None:
@@ -111,9 +120,7 @@ def test_replicas_that_grow_in_one_decision_do_not_share_nodes(
     assert [note.reason for note in decision.notes] == ["ResizeBlocked"]
 
 
-@pytest.mark.parametrize(
-    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
-)
+@ACCOUNTING
 def test_a_growing_replica_waits_for_no_releasing_replica(
     options: SchedulerOptions,
 ) -> None:
@@ -127,10 +134,114 @@ def test_a_growing_replica_waits_for_no_releasing_replica(
     assert actions(decided(world, grown)) == {"a/0": "Update"}
 
 
-@PACES
+SHRUNK = deployment(sized(8), template="v2")
+OTHER = deployment(sized(8), name="other")
+
+
+def shrinking(options: SchedulerOptions, nodes: int = 2) -> Fleet:
+    """Return a cluster whose only replica is being updated from two nodes to one."""
+    world = fleet(cluster("a", pool("p", nodes)), options=options)
+    run(world, deployment(sized(8, 2)))
+    assert actions(settled(world, SHRUNK)) == {"a/0": "Update"}
+    bind_all(world, ready=False)
+    return world
+
+
+@ACCOUNTING
+def test_a_shrinking_replica_holds_the_nodes_of_its_old_pods_until_it_is_ready(
+    options: SchedulerOptions,
+) -> None:
+    world = shrinking(options)
+    decision = settled(world, SHRUNK)
+    # Its deployment requests again when the replica is Ready.
+    assert (actions(decision), decision.more) == ({"a/0": "Keep"}, True)
+    assert decided(world, OTHER).shortfall == 1
+    bind_all(world)
+    assert decided(world, SHRUNK).more is False
+    assert actions(decided(world, OTHER)) == {"a/0": "Create"}
+    assert world.audit() == []
+
+
+@ACCOUNTING
+def test_a_released_replica_holds_the_nodes_of_its_old_pods_until_it_is_gone(
+    options: SchedulerOptions,
+) -> None:
+    world = shrinking(options)
+    settled(world, replace(SHRUNK, replicas=0))
+    assert decided(world, OTHER).shortfall == 1
+    finish_releases(world)
+    assert not decided(world, replace(OTHER, replicas=2)).shortfall
+
+
+@ACCOUNTING
 @pytest.mark.parametrize(
-    "options", [SchedulerOptions(), SAFE, PACKED], ids=["nodes", "safe", "packed"]
+    "engines",
+    [
+        (sized(8, 2),),
+        (sized(8), engine("second", alone(ask(count=8)))),
+    ],
+    ids=["one engine", "two engines"],
 )
+def test_a_preempted_replica_frees_the_nodes_of_its_old_pods(
+    options: SchedulerOptions, engines: tuple[EngineView, ...]
+) -> None:
+    world = shrinking(replace(options, priority_classes={"high": 100}))
+    first = PlacementPolicy(priority_class="high", preemption="LowerPriority")
+    urgent = deployment(*engines, name="urgent", policy=first)
+    decision = settled(world, urgent)
+    assert (actions(decision), len(decision.victims)) == ({"a/0": "Create"}, 1)
+    finish_releases(world)
+    assert world.free("a") == {"p": 0}
+    assert world.audit() == []
+
+
+@ACCOUNTING
+def test_old_pods_count_in_the_quota(options: SchedulerOptions) -> None:
+    world = shrinking(replace(options, quotas=(Quota("ml", max_nodes=2),)), nodes=9)
+    assert decided(world, OTHER).shortfall == 1
+    bind_all(world)
+    assert not decided(world, OTHER).shortfall
+
+
+@ACCOUNTING
+def test_a_second_update_keeps_the_charge_of_the_first_pods(
+    options: SchedulerOptions,
+) -> None:
+    """The replica grows back within its charge, although nothing else is free."""
+    world = shrinking(replace(options, quotas=(Quota("ml", max_nodes=2),)))
+    (entry,) = world.entries()
+    settled(world, deployment(sized(8), template="v3"))
+    (again,) = world.entries()
+    assert charges(again.charged) == charges(entry.charged) == {"p": 2}
+    third = deployment(sized(8, 2), template="v4")
+    world.put_cluster(cluster("a", pool("p", 1)))
+    assert actions(settled(world, third)) == {"a/0": "Update"}
+    (last,) = world.entries()
+    assert charges(last.engines) == charges(last.charged) == {"p": 2}
+
+
+def test_a_decision_and_its_entry_keep_the_charge_of_old_pods_in_json() -> None:
+    world = fleet(cluster("a", pool("p", 2)))
+    run(world, deployment(sized(8, 2)))
+    decision = decided(world, SHRUNK)
+    tree = json.loads(json.dumps(to_wire(decision)))
+    assert from_wire(Decision, tree) == decision
+    apply(world, from_wire(Decision, tree))
+    (entry,) = world.entries()
+    assert (charges(entry.charged), entry.held_until) == ({"p": 2}, "v2")
+    rows = json.loads(json.dumps(pack_rows([entry])))
+    assert list(unpack_rows(rows)) == [entry]
+    assert read_entry(to_wire(entry)) == entry
+    # An older scheduler wrote neither.
+    rows["rest"] = [item[:5] for item in rows["rest"]]
+    assert list(unpack_rows(rows)) == [entry.as_rolled_out()]
+    for placement in tree["placements"]:
+        del placement["held"]
+    assert from_wire(Decision, tree).placements[0].held == ()
+
+
+@PACES
+@ACCOUNTING
 @pytest.mark.parametrize(
     "quota",
     [Quota("ml", max_nodes=3), Quota("ml", max_devices=24)],
@@ -261,11 +372,13 @@ def test_a_replica_does_not_grow_if_other_pods_would_have_to_move() -> None:
     ]
 
 
-def test_slots_that_an_update_frees_are_not_used_in_the_same_decision() -> None:
+def test_slots_that_an_update_frees_are_not_used_before_the_replica_is_ready() -> None:
     world = fleet(cluster("a", pool("p", 1)), options=PACKED)
     settled(world, deployment(sized(8)))
     smaller = deployment(sized(4), want=2, template="v2")
     assert actions(settled(world, smaller)) == {"a/0": "Update"}
+    assert actions(decided(world, smaller)) == {"a/0": "Keep"}
+    bind_all(world)
     assert actions(decided(world, smaller)) == {"a/0": "Keep", "a/1": "Create"}
 
 
@@ -278,6 +391,8 @@ def test_pods_of_another_size_are_charged_in_addition_to_the_old_ones() -> None:
     assert [
         placement.engines[0].members[0].slots for placement in decision.placements
     ] == [(1,)]
+    assert actions(decided(world, smaller)) == {"a/0": "Keep"}
+    bind_all(world)
     assert actions(decided(world, smaller)) == {"a/0": "Keep", "a/1": "Create"}
 
 
@@ -351,12 +466,52 @@ def random_engines(
     return tuple(found)
 
 
+def test_pods_on_other_slots_are_charged_in_addition() -> None:
+    world = fleet(cluster("a", pool("p", 4)), options=PACKED)
+    (only,) = placed_engines(deployment(sized(8)), "p", world, "a")
+    first, second = (
+        (replace(only, members=(replace(only.members[0], slots=(slot,)),)),)
+        for slot in (0, 1)
+    )
+    pools = world.clusters["a"].pools
+    assert at_larger(first, second, pools) == (*first, *second)
+    assert at_larger(first, first, pools) == first
+
+
+@pytest.mark.parametrize(
+    ("shapes", "charged"),
+    [
+        ([(8, 1), (4, 2), (4, 1)], [(8, 1), (4, 2)]),
+        ([(8, 1), (4, 2), (2, 4)], [(8, 1), (4, 2), (2, 4)]),
+        ([(8, 1), (4, 2), (4, 2)], [(8, 1), (4, 2)]),
+        ([(8, 1), (4, 2), (8, 2)], [(8, 2)]),
+        ([(4, 1), (4, 3), (8, 1)], [(4, 3), (8, 1)]),
+    ],
+    ids=["covered", "neither", "equal", "covers both", "covers one"],
+)
+def test_all_earlier_pods_are_charged_during_several_updates(
+    shapes: list[tuple[int, int]], charged: list[tuple[int, int]]
+) -> None:
+    world = fleet(cluster("a", pool("p", 4)))
+    first, *others = (
+        placed_engines(deployment(sized(*shape)), "p", world, "a") for shape in shapes
+    )
+    for engines in others:
+        first = at_larger(first, engines, world.clusters["a"].pools)
+    assert [
+        (engine.members[0].draw[0][1], engine.copies) for engine in first
+    ] == charged
+
+
 @pytest.mark.parametrize("seed", range(SEED, SEED + cases(200)))
 @pytest.mark.random
 def test_the_larger_of_two_shapes_is_charged_on_each_pool(seed: int) -> None:
     dice = random.Random(seed)  # noqa: S311  # not for secrets
     before = random_engines(dice)
     after = random_engines(dice, before)
-    assert Counter(charges(at_larger(before, after))) == Counter(
-        charges(before)
-    ) | Counter(charges(after))
+    larger = Counter(charges(before)) | Counter(charges(after))
+    assert Counter(charges(at_larger(before, after))) == larger
+    last = random_engines(dice, after)
+    assert Counter(
+        charges(at_larger(at_larger(before, after), last))
+    ) == larger | Counter(charges(last))

@@ -279,15 +279,6 @@ def test_a_replica_that_cannot_grow_stays_as_it_is() -> None:
     assert world.free("a") == {"p": 1}
 
 
-def test_a_replica_that_shrinks_frees_nodes_for_the_next_decision() -> None:
-    world = fleet(cluster("a", 4))
-    put_replicas(world, deployment(engine(copies=4)), "a/0")
-    assert actions(settled(world, deployment(engine(copies=1), template="v2"))) == {
-        "a/0": "Update"
-    }
-    assert world.free("a") == {"p": 3}
-
-
 def test_only_one_of_two_requests_gets_the_last_node() -> None:
     world = fleet(cluster("a", 1))
     first, second = decide(

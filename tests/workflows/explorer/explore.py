@@ -374,7 +374,7 @@ class Episode:
             used.update(
                 {
                     (entry.cluster, pool): count
-                    for pool, count in charges(entry.engines).items()
+                    for pool, count in charges(entry.charged).items()
                 }
             )
         for pool, count in self.world.clusters.nodes.items():
@@ -410,7 +410,7 @@ class Episode:
         state, cache = scheduler.state, scheduler.cache
         charged = [
             f"{entry.uid} of {entry.name} is {entry.state} on {entry.cluster}: "
-            f"{charges(entry.engines)}, reuse {entry.reuse}"
+            f"{charges(entry.charged)}, reuse {entry.reuse}"
             for entry in cache.fleet.entries()
         ]
         accounted = {

@@ -140,7 +140,7 @@ def the_ledger_equals_a_recount(outcome: Outcome) -> Found:
         state = outcome.steps[-1].after if outcome.steps else outcome.world.state()
         recount: Counter[str] = Counter()
         for entry in state.on(name):
-            recount.update(nodes_of(entry.engines))
+            recount.update(nodes_of(entry.charged))
             # Nodes that a new replica reuses are charged once for it and the leaving
             # one.
             recount.subtract(dict(entry.reuse))

@@ -38,7 +38,7 @@ class Pods:
 class State:
     """A fleet at one moment.
 
-    `larger` has the previous engines of replicas that are being updated.
+    `older` has the engines of earlier templates whose pods may still run, by replica.
     """
 
     clusters: Mapping[str, ClusterView]
@@ -46,7 +46,7 @@ class State:
     options: SchedulerOptions
     preempted_at: Mapping[Owner, int]
     now: int
-    larger: Mapping[str, Engines] = field(default_factory=dict)
+    older: Mapping[str, tuple[Engines, ...]] = field(default_factory=dict)
 
     def with_entries(self, *added: LedgerEntry) -> State:
         entries = {**self.entries, **{entry.uid: entry for entry in added}}
@@ -56,7 +56,7 @@ class State:
             self.options,
             self.preempted_at,
             self.now,
-            self.larger,
+            self.older,
         )
 
     def on(self, cluster: str) -> list[LedgerEntry]:
@@ -98,9 +98,8 @@ class State:
         )
 
     def engines_of(self, entry: LedgerEntry) -> list[Engines]:
-        """Return the engines of an entry, including the previous ones during an update."""
-        other = self.larger.get(entry.uid)
-        return [entry.engines] if other is None else [entry.engines, other]
+        """Return the engines of an entry, including the earlier ones during an update."""
+        return [entry.engines, *self.older.get(entry.uid, ())]
 
     def nodes_of(self, entry: LedgerEntry) -> Counter[str]:
         """Return the nodes of an entry per pool: the larger of before and after during

@@ -107,7 +107,7 @@ def no_victim_could_have_stayed(step: Step) -> Found:
             state.options,
             state.preempted_at,
             state.now,
-            state.larger,
+            state.older,
         )
         filler = Filler(start, step.view, step.priority)
         if _placed_again(filler, step.new):

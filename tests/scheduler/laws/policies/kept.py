@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from scheduler.model.decision import EnginePlacement
 from scheduler.model.inputs import LedgerEntry
-from tests.scheduler.laws.policies.books import State, admits, nodes_of, pods_of
+from tests.scheduler.laws.policies.books import Pods, State, admits, nodes_of, pods_of
 from tests.scheduler.laws.policies.matching import untolerated
 from tests.scheduler.laws.policies.rules import Places
 from tests.scheduler.laws.policies.search import Filler
@@ -374,7 +374,34 @@ def the_missing_are_spread_as_the_default_profile_says(step: Step) -> Found:
         yield f"placed on {sorted(entry.cluster for entry in step.new)}, expected {sorted(chosen)}"
 
 
+def pods_of_earlier_templates_stay_charged(step: Step) -> Found:
+    """A replica that is not Ready with its template may still run its earlier pods."""
+    for uid, versions in step.after.older.items():
+        entry = step.after.entries[uid]
+        for version in versions:
+            missing = nodes_of(version) - nodes_of(entry.charged)
+            if missing and not step.after.counts_devices:
+                yield f"{entry.name}: nodes {dict(missing)} are not charged"
+            for pool in step.after.clusters[entry.cluster].pools:
+                charged = pods_of(entry.charged, pool)
+                yield from (
+                    f"{entry.name}: {pods} on {pool.name} are not charged"
+                    for pods in pods_of(version, pool)
+                    if step.after.accounting(pool) != "node"
+                    and not any(_covers(group, pods) for group in charged)
+                )
+
+
+def _covers(charged: Pods, pods: Pods) -> bool:
+    return (
+        charged.count >= pods.count
+        and all(a >= b for a, b in zip(charged.size, pods.size, strict=True))
+        and set(pods.slots) <= set(charged.slots)
+    )
+
+
 KEPT = (
+    pods_of_earlier_templates_stay_charged,
     what_is_not_blocked_has_the_current_template,
     what_could_grow_is_not_blocked,
     a_rollout_keeps_to_its_budget,

@@ -12,7 +12,13 @@ from scheduler.fleet.fleet import Fleet
 from scheduler.model.decision import Decision, Placement
 from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
 from tests.scheduler.builders import NOW
-from tests.scheduler.laws.policies.books import Owner, State, nominee_of, owner_of
+from tests.scheduler.laws.policies.books import (
+    Engines,
+    Owner,
+    State,
+    nominee_of,
+    owner_of,
+)
 from tests.scheduler.laws.policies.rules import owner
 from tests.scheduler.laws.policies.search import Filler
 from tests.scheduler.laws.policies.worlds import Dice, World, edited_later
@@ -25,7 +31,7 @@ SUCCEEDED = ("TemplateChanged", "PinMismatch", "NotAdmitted")
 class Step:
     """One decision with its explanation, and the states `before` and `after` it.
 
-    In both, updates hold the larger charge, as the decision sees it.
+    In both, an updated replica has its earlier engines as well until it is Ready.
     """
 
     view: DeploymentView
@@ -114,12 +120,16 @@ def run(world: World) -> Outcome:
     """
     built = world.build()
     batch = decide(built, world.requests(), NOW)
-    steps = list(_decided(built, world.requests(), NOW, explained=world.seed % 4 == 0))
+    older: dict[str, tuple[Engines, ...]] = {}
+    steps = list(
+        _decided(built, world.requests(), NOW, older, explained=world.seed % 4 == 0)
+    )
     if world.seed % 2:
         return Outcome(world, built, steps, batch, world.requests(), NOW)
     dice = Dice(world.seed)
     now = NOW + dice.choice((1, 1, 600)) * 1000
     pass_time(built, dice, now)
+    _forget_updated(built, older)
     later = [
         replace(
             r,
@@ -128,29 +138,34 @@ def run(world: World) -> Outcome:
         )
         for r in world.requests()
     ]
-    steps += _decided(built, later, now, explained=False)
+    steps += _decided(built, later, now, older, explained=False)
     return Outcome(world, built, steps, batch, later, now)
 
 
 def _decided(
-    built: Fleet, requests: list[ScheduleRequest], now: int, *, explained: bool
+    built: Fleet,
+    requests: list[ScheduleRequest],
+    now: int,
+    older: dict[str, tuple[Engines, ...]],
+    *,
+    explained: bool,
 ) -> Iterator[Step]:
+    """Decide requests; `older` is kept up to date as in `State`."""
     for request in requests:
-        before = state_of(built, now)
+        before = replace(state_of(built, now), older=dict(older))
         # An explanation costs more than its decision, so only some steps have one.
         answer = decide_and_explain(built, [request], now, lambda _: explained)[0]
         decision = answer.decision
         apply(built, decision, request.deployment)
-        updated = {
-            p.uid: before.entries[p.uid].engines
-            for p in decision.placements
-            if p.action == "Update"
-        }
+        for p in decision.placements:
+            if p.action == "Update":
+                was = before.entries[p.uid].engines
+                older[p.uid] = (*older.get(p.uid, ()), was)
         yield Step(
             request.deployment,
             decision,
             before,
-            replace(state_of(built, now), larger=updated),
+            replace(state_of(built, now), older=dict(older)),
             answer.clusters,
         )
 
@@ -166,7 +181,18 @@ def pass_time(built: Fleet, dice: Dice, now: int) -> None:
             and all(built.replica(uid) is None for uid in awaited(built, entry))
         ):
             built.bind(entry.uid, now)
-            built.observe(entry.uid, ready=dice.chance(0.8), serving=True)
+            ready = dice.chance(0.8)
+            built.observe(entry.uid, ready=ready, serving=True)
+            if ready:
+                built.end_update(entry.uid)
+
+
+def _forget_updated(built: Fleet, older: dict[str, tuple[Engines, ...]]) -> None:
+    """Forget the earlier engines of replicas that are Ready or gone."""
+    for uid in list(older):
+        entry = built.replica(uid)
+        if entry is None or entry.ready:
+            del older[uid]
 
 
 def awaited(built: Fleet, entry: LedgerEntry) -> list[str]:

@@ -495,6 +495,34 @@ def test_an_undelivered_update_is_not_treated_as_done() -> None:
     assert placement.action == "Update"
 
 
+def test_the_nodes_of_old_pods_are_free_when_their_replica_is_ready_with_its_template() -> (
+    None
+):
+    made = cache_with(Clock(), cluster("a", 2))
+    before = deployment(engine(copies=2), template="v1")
+    after = deployment(engine(copies=1), template="v2")
+    cycle(made, ("place", place(before)))
+    cycle(made, ("place", place(after, 2, as_ordered(made))))
+    assert cycle(made, ("place", place(deployment(name="other")))) == ["other"]
+
+    def free_after(number: int, view: DeploymentView, **known: Any) -> int:
+        kept = as_ordered(made, **known)
+        kept = [each for each in kept if made.fleet.owned("ml", "m").get(each.uid)]
+        made.state.inbox.append(
+            ReceivedSignal("place", place(view, number, kept).wire())
+        )
+        read(made)
+        return made.fleet.free("a")["p"]
+
+    assert free_after(3, after, ready=False) == 0
+    # This request was sent before the update arrived, so the old pods are Ready.
+    assert free_after(4, after, template="v1") == 0
+    assert free_after(5, before, template="v1") == 0
+    made = reopened(carried(made), Clock())
+    assert free_after(6, after, template="v2") == 1
+    assert [request.name for request in made.state.queue.values()] == ["m", "other"]
+
+
 def test_an_eviction_in_an_overtaken_answer_is_decided_again() -> None:
     made = cache_with(Clock(), cluster("a", 2))
     cycle(made, ("place", place(deployment(want=2))))
