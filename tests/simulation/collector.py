@@ -1,6 +1,6 @@
 """Garbage collection, namespaces and definitions: deletions that follow from others."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from api_types import clock
 from tests.simulation.fields import Json
@@ -31,8 +31,10 @@ class Collector(Part):
                     self._foreground,
                     ObjectKey(group_of(owner), owner["kind"], key.namespace, owner["name"]),
                 )
-        if after and is_deleted(after) and not (before and is_deleted(before)):
-            finalizers = after["metadata"].get("finalizers", ())
+        if after and is_deleted(after):
+            # A second deletion may ask for another propagation than the first one.
+            known = _finalizers(before) if before and is_deleted(before) else ()
+            finalizers = [each for each in _finalizers(after) if each not in known]
             if FOREGROUND in finalizers:
                 self.later(self._foreground, key)
             elif ORPHAN in finalizers:
@@ -135,3 +137,8 @@ class Collector(Part):
             return
         self._on_definition(item, False)  # noqa: FBT003 - not served
         self.without_finalizer(key, _CLEANUP)
+
+
+def _finalizers(item: Json) -> Sequence[str]:
+    found: Sequence[str] = item["metadata"].get("finalizers", ())
+    return found

@@ -147,6 +147,20 @@ def test_a_foreground_deletion_ends_with_the_owner_after_its_pods() -> None:
     living(story)
 
 
+def test_a_second_deletion_in_the_foreground_ends_too() -> None:
+    async def story(server: ApiServer, client: ClusterClient) -> None:
+        await client.apply(a_deployment(1))
+        await asyncio.sleep(LONG)
+        (pod,) = server.store.all_of("Pod")
+        name = ObjectId.of(pod)
+        await client.delete(name, propagation="Background")
+        await client.delete(name, propagation="Foreground", grace_seconds=0)
+        await asyncio.sleep(LONG)
+        assert pod["metadata"]["name"] not in names(server, "Pod")
+
+    living(story)
+
+
 @pytest.mark.parametrize(("propagation", "left"), [("Background", 0), ("Orphan", 2)])
 def test_the_propagation_policy_decides_which_objects_remain(propagation: Any, left: int) -> None:
     async def story(server: ApiServer, client: ClusterClient) -> None:
