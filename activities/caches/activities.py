@@ -385,18 +385,15 @@ async def _adoptable(live: _Live, order: ApplyCache) -> set[str]:
 async def _earlier(
     cluster: ClusterApi, targets: _Targets, order: ApplyCache
 ) -> list[EarlierClaim]:
-    """Return the claims for other artifacts that ended runs of this cache left."""
+    """Return the claims for other artifacts that this cache or its ended runs made."""
     own = ObjectOwner(MODEL_CACHE, order.namespace, order.name, order.uid)
     found = await other_claims(cluster, own, targets.volume)
-    ended = (
-        await ended_uids(activity.client(), own, set(found.values()))
-        if found
-        else set[str]()
-    )
+    others = set(found.values()) - {order.uid}
+    ended = await ended_uids(activity.client(), own, others) if others else set[str]()
     return [
         EarlierClaim(claim=claim, uid=uid)
         for claim, uid in sorted(found.items())
-        if uid in ended
+        if uid in ended or uid == order.uid
     ]
 
 

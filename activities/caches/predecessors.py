@@ -52,9 +52,10 @@ async def ended_uids(
 async def other_claims(
     cluster: ClusterApi, owner: ObjectOwner, present: ObjectId
 ) -> dict[str, str]:
-    """Return the claims of other runs of the owner, except its present claim.
+    """Return the claims of the owner and of other runs of it, except its present claim.
 
-    The keys are claim names, and the values are the uids of their runs.
+    The keys are claim names, and the values are the uids of their runs. A workflow that
+    was reset does not know the claims that it made after the reset point.
     """
     selector = f"{labels.MODEL_CACHE}={names.label_value(owner.name)}"
     selection = Selection(
@@ -64,11 +65,7 @@ async def other_claims(
     for item in await list_served(cluster, selection):
         found = owner_of(item)
         is_of_cache = found._replace(uid=owner.uid) == owner
-        if (
-            is_of_cache
-            and found.uid not in ("", owner.uid)
-            and ObjectId.of(item) != present
-        ):
+        if is_of_cache and found.uid and ObjectId.of(item) != present:
             uids[item["metadata"]["name"]] = found.uid
     return uids
 

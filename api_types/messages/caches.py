@@ -166,7 +166,10 @@ class ApplyCache(Message):
 
 
 class EarlierClaim(Message):
-    """A volume claim from an earlier run of the same cache, with the uid of that run."""
+    """A volume claim of another artifact of the same cache, with the uid of its run.
+
+    It is from an earlier run, or from this run before the workflow was reset.
+    """
 
     claim: str
     uid: Id
@@ -179,8 +182,8 @@ class CacheApplied(Message):
     that the Job waits for. `credential_version` is the keyed digest of the Secret,
     empty without a Secret. `volume_digest` is a `content_digest`. `access_mode` is the
     access mode of the volume. `adopted` are the uids of earlier runs of this cache
-    whose objects it now owns. `earlier` are the claims of other artifacts that such
-    runs left on the cluster.
+    whose objects it now owns. `earlier` are the claims of other artifacts of this cache
+    on the cluster.
     """
 
     claim: str

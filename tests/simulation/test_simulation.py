@@ -132,6 +132,12 @@ KEPT = [
         "the deletion of a cache asked its users each minute again after it continued as new",
     ),
     Kept(
+        159,
+        DAYS,
+        "tiny",
+        "a cache that was reset forgot the claim of another artifact, and left it",
+    ),
+    Kept(
         142,
         DAYS,
         "tiny",

@@ -76,8 +76,9 @@ class CacheCopy(StatePart):
             waits for `retry_at`.
         missing_credential: the credential that the download waits for.
         cleaned_up: whether neither a Job nor a credential is left on the cluster.
-        owner_uid: the uid of the earlier run of this cache that left the artifact. Empty
-            for an artifact of this run.
+        owner_uid: the uid of the earlier run of this cache that left the artifact, or its
+            own uid if the workflow was reset and forgot it. Empty for an artifact that
+            the workflow knows.
         access_mode: the access mode of the volume claim.
         image: the image that pods mount instead of a volume claim.
         pull_secret: the Secret that nodes use to pull `image`.

@@ -313,6 +313,16 @@ async def test_an_apply_names_the_claims_that_ended_runs_of_the_cache_left(
     assert applied.earlier == [EarlierClaim(claim=left.claim, uid=ended.uid)]
 
 
+async def test_an_apply_names_the_other_claims_of_a_cache_that_was_reset(
+    cluster: ClusterUnderTest,
+) -> None:
+    forgotten = an_order(cluster, hydrate=False)
+    present = forgotten.model_copy(update={"revision": "f" * 40})
+    made = await apply(cluster, forgotten)
+    applied = await apply(cluster, present)
+    assert applied.earlier == [EarlierClaim(claim=made.claim, uid=forgotten.uid)]
+
+
 async def test_an_invalid_spec_is_refused_with_its_reason(
     cluster: ClusterUnderTest,
 ) -> None:
