@@ -132,6 +132,12 @@ KEPT = [
         "the deletion of a cache asked its users each minute again after it continued as new",
     ),
     Kept(
+        176,
+        DAYS,
+        "tiny",
+        "a deleted cluster left a stack that had been given to it after the last preflight",
+    ),
+    Kept(
         159,
         DAYS,
         "tiny",

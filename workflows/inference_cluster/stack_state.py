@@ -25,6 +25,8 @@ class RemovalProgress(_StackPart):
 
     Attributes:
         begun: whether the wait for replicas and caches is over. It does not start again.
+        looking: whether the deletion asks again for the owner of a stack that the last
+            preflight has refused.
         purge: whether definitions that charts leave behind are deleted too.
         number: the number of the current step, from 1.
         since: when the current step started.
@@ -38,6 +40,7 @@ class RemovalProgress(_StackPart):
     """
 
     begun: bool = False
+    looking: bool = False
     purge: bool = False
     number: int = 1
     since: str = ""

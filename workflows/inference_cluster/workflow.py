@@ -391,7 +391,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         skips = is_created(self.state) and (
             self.cloud.skips_cluster or self.state.cloud.gone
         )
-        if not skips and not self.removal.update():
+        if not skips and (
+            self.installer.looks_before_removal() or not self.removal.update()
+        ):
             return False
         if is_created(self.state) and not await self._cloud_is_gone():
             return False

@@ -429,6 +429,51 @@ def test_the_next_order_can_be_sent_however_many_objects_forced_steps_leave() ->
     assert len(world.state.model_dump_json()) < 500_000
 
 
+def refused() -> World:
+    """Return a cluster under deletion whose stack was found to be of another owner."""
+    world = World(StackState(), deletion_timestamp="2026-01-01T00:00:00Z")
+    world.stack.failures[PREFLIGHT] = CONFLICT
+    world.stack.retry_at[PREFLIGHT] = "2026-01-01T01:00:00Z"
+    return world
+
+
+CONFLICT = Failure("NameConflict", "the stack belongs to another cluster")
+
+
+def test_a_refused_stack_that_was_given_to_the_cluster_is_removed_with_it() -> None:
+    world = refused()
+    assert world.installer.looks_before_removal()
+    # An unreachable cluster is asked again.
+    world.calls.now.pop(PREFLIGHT).failed(Failure("ClusterUnreachable", "refused"))
+    assert world.installer.looks_before_removal()
+    assert not world.calls.running(PREFLIGHT)
+    world.time += timedelta(hours=1)
+    assert world.installer.looks_before_removal()
+    assert world.stack.removal.looking
+    world.calls.end(PREFLIGHT, a_complete_stack().plan)
+    assert not world.installer.looks_before_removal()
+    assert not world.removal.update()
+    assert world.calls.started == [PREFLIGHT, PREFLIGHT, REMOVE]
+    assert said_of(world, "ComposingBackend") == []
+
+
+def test_the_deletion_ends_if_the_stack_still_belongs_to_another_owner() -> None:
+    world = refused()
+    assert world.installer.looks_before_removal()
+    world.calls.now.pop(PREFLIGHT).failed(CONFLICT)
+    assert not world.installer.looks_before_removal()
+    assert world.removal.update()
+    assert world.calls.started == [PREFLIGHT]
+
+
+def test_a_forced_deletion_and_a_cluster_that_was_not_refused_look_no_more() -> None:
+    forced, never = refused(), World(StackState())
+    forced.state.forced = "all"
+    assert not forced.installer.looks_before_removal()
+    assert not never.installer.looks_before_removal()
+    assert forced.calls.started == never.calls.started == []
+
+
 def test_a_forced_removal_lists_the_objects_that_are_or_may_be_installed() -> None:
     """Helm may have created a release whose installation runs or has failed."""
     stack = a_stack()

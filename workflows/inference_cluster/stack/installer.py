@@ -14,6 +14,7 @@ from temporalio import workflow
 
 from activities.render.stack.install import ALL_READY, BY_NUMBER, Action, Step
 from activities.stack.activities import StackActivities
+from api_types.errors import NameConflict
 from api_types.messages.cluster_work import Connection
 from api_types.messages.stack import (
     ApplyChartCrds,
@@ -172,7 +173,11 @@ class StackInstaller:
             key != CHECK for key in self._calls.keys
         ):
             return
-        if self._stack.plan is None and PREFLIGHT not in self._stack.failures:
+        if (
+            self._stack.plan is None
+            and PREFLIGHT not in self._stack.failures
+            and not self._stack.removal.looking
+        ):
             self._context.record_event(
                 "Normal",
                 "ComposingBackend",
@@ -204,6 +209,32 @@ class StackInstaller:
                 self._context.record_event("Normal", "LeftAlone", text)
 
         self._start(PREFLIGHT, StackActivities.preflight_stack, order, planned)
+
+    def looks_before_removal(self) -> bool:
+        """Return True until a refused stack is known to be of another owner.
+
+        A user may have given the stack to this cluster after the last preflight. The
+        preflight then makes the plan by which the stack is removed.
+        """
+        stack, connection = self._stack, connection_of(self._context.name, self._state)
+        if (
+            stack.plan is not None
+            or connection is None
+            or not is_managed(self._state)
+            or self._state.forced
+        ):
+            return False
+        failure = stack.failures.get(PREFLIGHT)
+        refused = failure is not None and failure.type == NameConflict.__name__
+        if not stack.removal.looking:
+            if not refused:
+                return False
+            stack.removal.looking = True
+            self._forget_failure(PREFLIGHT)
+        elif refused:
+            return False
+        self._preflight(connection)
+        return True
 
     def _find_outdated_plan(self) -> None:
         """Make a new plan if an earlier version made this one without a component.
