@@ -46,6 +46,7 @@ async def test_applying_twice_changes_nothing_the_second_time(
         "resource-claim-main-standalone",
         "model-serving-main",
         "model-service",
+        "model-route-by-host",
         "model-route",
     ]
     again = await cluster.apply(order.model_copy(update={"inventory": first.inventory}))
