@@ -51,11 +51,8 @@ class Observer:
         self.task = None
         return failure
 
-    def ensure_running(self) -> None:
-        """Start the observer of a connected cluster.
-
-        Restart it if its settings changed.
-        """
+    def ensure_running(self, *, may_start: bool = True) -> None:
+        """Start the observer if it may start. Restart it if its settings changed."""
         connection = connection_of(self.context.name, self.state)
         adapter = capacity_adapter(self.state)
         settings = ObserverSettings(
@@ -68,7 +65,7 @@ class Observer:
         if (
             self.task is None
             and connection
-            and self.state.connected_generation
+            and may_start
             and not self.state.unserved_queue
         ):
             self.settings = settings

@@ -322,7 +322,7 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
             # no worker accepts it. So connect again.
             self.connection.lose(failure)
         self.worker_wait.update()
-        self.observer.ensure_running()
+        self.observer.ensure_running(may_start=self.connection.is_watchable())
 
     def update_stack(self) -> None:
         """Install the stack and keep it as planned.

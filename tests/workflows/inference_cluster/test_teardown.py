@@ -4,6 +4,7 @@ These tests need no server.
 """
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from api_types.messages.scheduling import Occupied
 from api_types.messages.versions import ObservationOrder
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import a_cluster, a_spec
+from tests.workflows.inference_cluster.test_connection import UNREACHABLE
 from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack
 from workflows.entity.conditions import condition_of
 from workflows.inference_cluster.stack.plan import PREFLIGHT
@@ -192,3 +194,46 @@ def test_a_deletion_waits_for_a_running_preflight(
         calls.stop_all()
 
     asyncio.run(life())
+
+
+def test_a_cluster_with_replicas_is_watched_again_during_its_deletion(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its replicas show what runs there until the scheduler has moved them."""
+    temporal = Serverless(monkeypatch, "inferencecluster/eu")
+    temporal.results = {"signal_many": SignalBatchResult(), "broadcast": None}
+    watches = 0
+    execute = workflow.execute_activity_method
+
+    async def fail_to_watch(method: Any, argument: Any, **options: Any) -> Any:
+        nonlocal watches
+        if method.__name__ != "watch_cluster":
+            return await execute(method, argument, **options)
+        watches += 1
+        raise UNREACHABLE
+
+    monkeypatch.setattr(workflow, "execute_activity_method", fail_to_watch)
+
+    async def watches_of(cluster: InferenceClusterWorkflow, *pauses: float) -> int:
+        """Return the watches of passes with these pauses (seconds) between them."""
+        nonlocal watches
+        watches = 0
+        for pause in (0.0, *pauses):
+            temporal.now += timedelta(seconds=pause)
+            await cluster.tear_down()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        return watches
+
+    def deleted(**state: Any) -> InferenceClusterWorkflow:
+        return InferenceClusterWorkflow(
+            a_cluster(deletion_timestamp="2026-01-01T00:00:00Z", **state)
+        )
+
+    on_it = {"occupied": ["ml/qwen-eu-0"]}
+    # The second pass sees the failure, and its pause has passed in the last one.
+    assert asyncio.run(watches_of(deleted(**on_it), 0, 0)) == 1
+    assert asyncio.run(watches_of(deleted(**on_it), 0, 60)) == 2
+    # A workflow that was reset to an early task forgot that it had connected.
+    assert asyncio.run(watches_of(deleted(connected_generation=0, **on_it))) == 1
+    assert asyncio.run(watches_of(deleted(connected_generation=0))) == 0

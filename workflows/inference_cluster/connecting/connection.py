@@ -55,6 +55,19 @@ class ClusterConnection:
         """Stop waiting after a failed attempt."""
         self.wait.stop()
 
+    def is_watchable(self) -> bool:
+        """Return whether an observer may start now.
+
+        A cluster that is being deleted does not connect again. While it has replicas,
+        it is watched after a pause that grows with each failed watch.
+        """
+        if not self.state.deleting:
+            return bool(self.state.connected_generation)
+        if self.retry_at and self.context.moment() < self.retry_at:
+            self.context.requeue_at(self.retry_at)
+            return False
+        return bool(self.state.connected_generation or self.state.occupied)
+
     def update_declared(self) -> None:
         """Update the facts that the spec and the annotations declare."""
         if self.state.facts:
@@ -185,16 +198,15 @@ class ClusterConnection:
                 "Warning", WAITING_FOR_WORKER, unwatched_message(self.state)
             )
             self.retry_at = None
-            # A cluster that is being deleted does not connect again. Its observer
-            # starts once a worker accepts it.
-            self.state.connected_generation = (
-                self.state.connected_generation if self.state.deleting else 0
+        else:
+            self.state.failure = failure_of(error)
+            self.retry_at = self.context.moment() + backoff.transient(
+                self.state.attempts
             )
-            self.context.requeue()
-            return
-        self.state.failure = failure_of(error)
-        self.state.connected_generation = 0
-        self.retry_at = self.context.moment() + backoff.transient(self.state.attempts)
+            if self.state.deleting:
+                self.state.attempts += 1
+        if not self.state.deleting:
+            self.state.connected_generation = 0
         self.context.requeue()
 
 
