@@ -114,6 +114,11 @@ def engine_name(
     )
 
 
+def host_route_name(workload: str) -> str:
+    """Return the name of a replica's route by host; its route by path has the workload's."""
+    return f"{workload}-by-host"
+
+
 def picker_name(workload: str) -> str:
     """Return the name of the endpoint picker of a replica and of all its objects."""
     return f"{workload}{_PICKER_SUFFIX}"

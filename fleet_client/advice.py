@@ -128,6 +128,10 @@ ADVICE = {
             "change the control cluster as the message says; the route then follows "
             "by itself"
         ),
+        "EndpointsUnsupported": (
+            "select replicas of deployments only, or use an InferenceGateway with "
+            "backend Traefik"
+        ),
         "TimeoutsUnsupported": "set timeouts in the clients, or use a gateway that supports them",
         "NoEndpoints": "`modelplane describe {command}` names deployments that have no replica; "
         "else compare the selectors with the labels of `modelplane get mr,me -n "

@@ -133,7 +133,11 @@ def _routes(context: Context, backend: Json, *filters: Json) -> list[RenderedObj
     }
     host = names.endpoint_host(namespace, name)
     by_host = _route(
-        context, f"{context.workload}-by-host", "", backend, [*filters, responder]
+        context,
+        names.host_route_name(context.workload),
+        "",
+        backend,
+        [*filters, responder],
     )
     by_host["spec"]["hostnames"] = [host]
     by_path = _route(context, context.workload, path, backend, [*filters, rewrite])

@@ -78,6 +78,7 @@ def test_a_deployment_is_rendered_for_the_cluster_of_its_placement(
         "Deployment",
         "Service",
         "HTTPRoute",
+        "HTTPRoute",
         "PodMonitor",
     ]
     owners = [one["metadata"]["annotations"] for one in objects]

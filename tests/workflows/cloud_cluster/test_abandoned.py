@@ -19,6 +19,7 @@ from tests.workflows.cloud_cluster.at_cloud import (
     a_cluster,
     held_by,
 )
+from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.simulated_clusters import simulated_plane
 
 pytestmark = pytest.mark.testbed("shared")
@@ -42,8 +43,11 @@ async def test_a_cluster_whose_deletion_does_not_end_is_abandoned_through_the_fr
         clusters.holding = [RemainingObject(id="v1/Service/shop/website", why=NOT_OURS)]
         await plane.delete("InferenceCluster", NAME)
         await plane.until("InferenceCluster", NAME, held_by("LoadBalancersRemaining"))
-        assert "is being deleted" in await front.kubectl(
-            "annotate", f"ic/{NAME}", "note=x", fails=True
+        # A cluster that a busy front does not list yet is NotFound there.
+        await eventually(
+            lambda: front.kubectl("annotate", f"ic/{NAME}", "note=x", fails=True),
+            lambda refusal: "is being deleted" in refusal,
+            what="the refusal of another annotation",
         )
         told = await front.kubectl("annotate", f"ic/{NAME}", f"{labels.ABANDON}=true")
         assert told == f"inferencecluster.modelplane.ai/{NAME} annotated\n"
