@@ -207,14 +207,16 @@ class ExternalScaler:
     ) -> AsyncIterator[Any]:
         """Send whether a deployment must run, first at once and then after each change.
 
-        Nothing is sent while the answer is unknown.
+        Nothing is sent while the answer is unknown. KEDA drops an activation that comes
+        before it knows the metric's name, so it is sent again until replicas are wanted.
         """
         sent: bool | None = None
         with self._admitted(context, watch=True):
             while True:
                 trigger = await self._allowed(reference, context)
                 active = self._active_if_known(trigger)
-                if active is not None and active != sent:
+                is_repeated = active and self._wanted(trigger) == 0
+                if active is not None and (active != sent or is_repeated):
                     sent = active
                     yield messages.IsActiveResponse(result=active)
                 await self._told.changed(trigger.resource.key, CHECK_SECONDS)
@@ -256,6 +258,10 @@ class ExternalScaler:
                 "the other metrics"
             )
         return values
+
+    def _wanted(self, trigger: Trigger) -> int:
+        tree = get(self._front.projection, trigger.resource)
+        return int(tree["spec"].get("replicas", 1))
 
     def _active(self, trigger: Trigger) -> bool:
         values = self._values(trigger)

@@ -179,6 +179,36 @@ async def test_a_stream_sends_changes_and_nothing_while_metrics_are_unknown(
     assert served.told._waiting == {}
 
 
+async def test_a_stream_repeats_an_activation_until_replicas_are_wanted(
+    served: ScalingUnderTest, keda: Keda, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
+
+    def want(replicas: int, version: int) -> None:
+        tree = served.plane.objects["a", "chat"]
+        served.projection.put(
+            CHAT,
+            {
+                **tree,
+                "metadata": {**tree["metadata"], "resourceVersion": str(version)},
+                "spec": {**tree["spec"], "replicas": replicas},
+            },
+        )
+
+    want(0, 5000)
+    tell(served, queueDepth=7)
+    stream = keda.stream(reference())
+    assert [(await stream.read()).result for _ in range(3)] == [True] * 3
+    want(1, 5001)
+    tell(served, queueDepth=0)
+    while (await stream.read()).result:
+        pass
+    # The last replica is removed, and nothing is repeated without a need for replicas.
+    want(0, 5002)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(stream.read(), 0.5)
+
+
 @pytest.mark.parametrize(
     ("metadata", "fields"),
     [
