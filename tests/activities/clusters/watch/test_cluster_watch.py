@@ -73,9 +73,10 @@ async def test_a_replica_is_observed_until_it_serves(cluster: ClusterUnderTest) 
         ) == (2, 2, 2, 2, 2)
         assert (workload.pods_ready, workload.blocker) == (2, "")
         assert workload.hashes == [applied.engines[0].template_hash]
-        assert [(route.name, route.accepted) for route in observed.routes] == [
-            (target(applied, "model-route").name, True)
-        ]
+        assert {(route.name, route.accepted) for route in observed.routes} == {
+            (target(applied, key).name, True)
+            for key in ("model-route", "model-route-by-host")
+        }
         # Histories have a budget: only a few signals from creation to Ready.
         assert len(client.of(_id(order))) <= 6
 
@@ -254,7 +255,7 @@ async def test_a_replica_that_lost_all_objects_while_no_watch_ran_is_signalled(
         await _until(client, lost, lambda seen: seen.objects == [])
         assert client.of(_id(lost))[-1].owner_uid == lost.uid
         observed = await _until(client, kept, lambda seen: bool(seen.objects))
-        assert len(observed.objects) == 4
+        assert len(observed.objects) == 5
 
 
 async def test_a_watch_ends_at_once_when_its_worker_shuts_down(
