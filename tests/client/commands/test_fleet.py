@@ -834,6 +834,8 @@ def test_links_and_logs_lead_to_the_workflow_and_the_worker(
 def test_logs_of_a_model_come_from_the_clusters_of_its_replicas(
     cli: Cli, tenant: str, written: Callable[[str], str]
 ) -> None:
+    # Another test may have stopped the data plane, which has the logs.
+    assert cli("up").code == 0
     applied = cli("apply", "-f", written(manifest(tenant)), *WAIT)
     assert applied.code == 0, applied.err
     shown = cli("logs", "md/demo", "-n", tenant, "--timestamps")
