@@ -186,11 +186,8 @@ def _decided(
 
 
 def _search_to_the_end(overlay: FleetOverlay, request: ScheduleRequest) -> None:
-    """Record the unfinished searches as if the live scheduler had already made them.
-
-    Only gangs have unfinished searches.
-    """
-    while request.deployment.policy.gang_replicas > 1:
+    """Record the unfinished searches as if the live scheduler had already made them."""
+    while request.deployment.policy.preemption == "LowerPriority":
         other = overlay.fork()
         _, decision = _decided(other, request)
         if not decision.search_goes_on:

@@ -390,7 +390,7 @@ class SchedulingCycle:
                 f"preemption is off (preemptionPolicy {policy.preemption})"
             )
             return
-        preemption = Preemption(self._placer, size, missing)
+        preemption = Preemption(self._placer, missing)
         while missing > 0:
             done = preemption.place(min(size, missing), self.placed)
             if not done:

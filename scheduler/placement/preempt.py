@@ -48,12 +48,12 @@ class Victim:
 class Preemption:
     """Places the replicas of one decision that fit only by preemption."""
 
-    def __init__(self, placer: ReplicaPlacer, size: int, missing: int) -> None:
+    def __init__(self, placer: ReplicaPlacer, missing: int) -> None:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
         self._victims: list[Victim] = []
-        self._search = VictimSearch(placer, size, missing)
+        self._search = VictimSearch(placer, missing)
         self._sparing_steps = SPARING_STEPS_MAX
 
     @property

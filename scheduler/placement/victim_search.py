@@ -35,12 +35,12 @@ from scheduler.placement.placer import ReplicaPlacer
 # Limit of all searches for victims of one decision, in visited replicas of about 2 µs
 # each. Beyond the limit, a good set is accepted instead of the best.
 PREEMPTION_STEPS_MAX = 10_000
-# After this many consecutive decisions without victims for a gang, the search ends. The
-# last search takes about a second.
+# After this many consecutive decisions without victims, the search ends. The last
+# search takes about a second.
 UNFINISHED_MAX = 3
 _GROWTH = 4
 # For this time after that, changes of the fleet start no search longer than the first
-# one. A gang that fits nowhere must not delay other decisions.
+# one. A deployment that fits nowhere must not delay other decisions.
 SEARCH_AGAIN_MS = 10 * 60 * 1000
 # Reason why the deployment's own replicas are not preempted.
 _OWN = "own"
@@ -52,7 +52,7 @@ _STRIDE = 2_654_435_761
 class VictimSearch:
     """The search for victims of one decision, replica after replica."""
 
-    def __init__(self, placer: ReplicaPlacer, size: int, missing: int) -> None:
+    def __init__(self, placer: ReplicaPlacer, missing: int) -> None:
         self._placer = placer
         self._overlay = placer.overlay
         self._owner: Owner = (placer.deployment.namespace, placer.deployment.name)
@@ -61,7 +61,7 @@ class VictimSearch:
         self._finds_one = missing == 1
         self.unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
         ended = self._overlay.ended_searches.get(self._owner)
-        self._may_go_on = size > 1 and (
+        self._may_go_on = (
             ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS
         )
         # A continued search takes the first good set.

@@ -15,6 +15,7 @@ from scheduler.decide import apply, decide, decide_some
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.nomination import AssumedGone
+from scheduler.fleet.snapshots import snapshot
 from scheduler.hardware import node_fitting
 from scheduler.hardware.node_fitting import Trial
 from scheduler.model.decision import Decision
@@ -137,6 +138,21 @@ def test_a_gang_that_fits_by_preemption_is_placed_within_a_few_decisions(
         {},
     )
     assert world.audit() == []
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_a_search_for_one_replica_is_continued_as_well() -> None:
+    """Only one replica may be preempted, on a cluster that the first search misses."""
+    world = full_fleet(OPTIONS["whole nodes"])
+    for entry in list(world.entries()):
+        if entry.cluster != f"c-{CLUSTERS - 1:02}":
+            world.put_replica(replace(entry, min_available=100))
+    copy = snapshot.load(snapshot.dump(world))
+    first, last = decisions(world, gang(1, 1))
+    assert (first.placements, first.more, GOES_ON in message(first)) == ((), True, True)
+    assert (len(last.victims), last.more) == (1, False)
+    (planned,) = settle(copy, [gang(1, 1)], NOW).decisions.values()
+    assert planned.victims == last.victims
 
 
 @pytest.mark.usefixtures("short_searches")

@@ -201,8 +201,8 @@ def test_a_preemption_search_that_stopped_early_is_reported_and_continued(
     assert decision.more
     assert (
         decision.diagnosis.preemption
-        == "the search for replicas to preempt stopped after examining 300 replicas; "
-        "it runs again when the fleet changes"
+        == "the search for replicas to preempt continues: "
+        "it has examined 300 replicas so far"
     )
 
 
