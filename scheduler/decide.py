@@ -39,9 +39,10 @@ from scheduler.fleet.reserved_entry import (
     refresh_policy,
     reserved_entry,
 )
+from scheduler.fleet.waits import waits_for
 from scheduler.model import reasons
 from scheduler.model.decision import Decision, Diagnosis, Eviction, Placement
-from scheduler.model.inputs import DeploymentView, LedgerEntry, ScheduleRequest
+from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import SchedulerOptions
 from scheduler.model.version import SCHEDULER_VERSION
 from scheduler.placement.cycle import SchedulingCycle
@@ -465,7 +466,7 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
                 template=becomes.template,
                 name_counter=entry.name_counter,
                 reuse=entry.reuse,
-                after=_still_waits_for(cycle, entry),
+                after=waits_for(cycle.overlay.ledger, entry),
                 held=updated.held if updated else (),
             )
         )
@@ -475,22 +476,6 @@ def _kept_placements(cycle: SchedulingCycle) -> list[Placement]:
 def _holds_more(cycle: SchedulingCycle) -> bool:
     """Return whether a kept replica will give up nodes when it is Ready."""
     return any((cycle.updates.get(k.entry.uid) or k.entry).held for k in cycle.kept)
-
-
-def _still_waits_for(cycle: SchedulingCycle, entry: LedgerEntry) -> tuple[str, ...]:
-    """Return the replicas that must be gone before a reserved replica may start.
-
-    The deployment may never have read the decision that placed the replica, so the
-    decision repeats the list. When several placements compete for the nodes of one
-    removed replica, the deployment resolves that from the decisions that placed them.
-    The ledger only counts nodes, so it cannot say which replica's nodes a placement
-    uses.
-    """
-    if entry.state != reasons.RESERVED:
-        return ()
-    return cycle.overlay.ledger.predecessors(
-        (entry.namespace, entry.deployment), entry.cluster
-    )
 
 
 def _digest(

@@ -92,6 +92,7 @@ def reserved_entry(placement: Placement, reserved_for: ReservedFor) -> LedgerEnt
         template=placement.template,
         name_counter=placement.name_counter,
         reuse=placement.reuse,
+        after=placement.after if placement.waits_for_part else (),
         origin=reserved_for.origin,
         priority=policy.priority,
         priority_class=policy.priority_class,

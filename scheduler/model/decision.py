@@ -80,6 +80,8 @@ class Placement:
             new pods are applied.
         held: the charge of an updated replica while its old pods may run, as in its
             ledger entry.
+        waits_for_part: whether `after` has only this replica's part of the replicas
+            that leave for its deployment.
 
     """
 
@@ -95,6 +97,7 @@ class Placement:
     reuse: tuple[tuple[str, int], ...] = ()
     after: tuple[str, ...] = ()
     held: tuple[EnginePlacement, ...] = ()
+    waits_for_part: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,6 +284,8 @@ class LedgerEntry:
         held: the charge while pods of an earlier template may still run and hold more
             than `engines`; empty otherwise. An engine may occur several times.
         held_until: the template that the replica must be Ready with before `held` ends.
+        after: the releasing replicas that a reserved replica waits for; empty if it
+            waits for all on its cluster whose nodes its deployment may reuse.
 
     """
 
@@ -310,6 +312,7 @@ class LedgerEntry:
     priority_class: str = ""
     held: tuple[EnginePlacement, ...] = ()
     held_until: str = ""
+    after: tuple[str, ...] = ()
 
     @property
     def charged(self) -> tuple[EnginePlacement, ...]:
@@ -325,7 +328,7 @@ class LedgerEntry:
 
         The replicas it waited for are gone, so it reuses no nodes any more.
         """
-        return replace(self, state=BOUND, since=since, reuse=())
+        return replace(self, state=BOUND, since=since, reuse=(), after=())
 
     def as_releasing(self, since: int) -> LedgerEntry:
         """Return the entry of a released replica.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.cel.limits import REQUEST_WORK_MAX
 from scheduler.fleet.overlay import FleetOverlay
+from scheduler.fleet.waits import divide_waits
 from scheduler.hardware.device_matching import selector_problems, work_problem
 from scheduler.hardware.template import (
     CompiledTemplate,
@@ -109,6 +110,12 @@ class SchedulingCycle:
             self.replace_mismatched(budget)
             self.update(budget, quota)
         self.fill()
+        self.placed = divide_waits(
+            self.overlay.ledger,
+            (self.deployment.namespace, self.deployment.name),
+            self.placed,
+            (victim.uid for victim in self.victims),
+        )
 
     def compile(self) -> None:
         """Compile the selectors.

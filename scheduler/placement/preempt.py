@@ -31,6 +31,9 @@ from scheduler.placement.victim_search import VictimSearch
 # Limit of the work of sparing victims in one decision, in changes of the ledger of up
 # to 10 µs each. Beyond the limit, superfluous victims are accepted.
 SPARING_STEPS_MAX = 60_000
+# Limit of the victims of one decision. They are about 700 KB of its wire form, and it
+# must fit into one payload.
+VICTIMS_MAX = 10_000
 # Steps of one change where devices are counted.
 _STEPS_PER_DEVICE_CHANGE = 8
 # Work of one step of the search, in the unit of the work limit of a batch.
@@ -55,6 +58,8 @@ class Preemption:
         self._victims: list[Victim] = []
         self._search = VictimSearch(placer, missing)
         self._sparing_steps = SPARING_STEPS_MAX
+        # Whether the last unit would have needed more victims than a decision may have.
+        self._is_too_large = False
 
     @property
     def evictions(self) -> list[Eviction]:
@@ -75,6 +80,8 @@ class Preemption:
     @property
     def is_cut_short(self) -> bool:
         """Return whether the search ended before it visited every cluster."""
+        if self._is_too_large:
+            return bool(self._victims)
         return self._search.is_cut_short
 
     @property
@@ -95,7 +102,17 @@ class Preemption:
     @property
     def refusal(self) -> str:
         """Return why the last unit was not placed."""
-        return self._search.refusal
+        if not self._is_too_large:
+            return self._search.refusal
+        if self._victims:
+            return (
+                "the search for replicas to preempt continues: one decision preempts "
+                f"at most {VICTIMS_MAX} replicas"
+            )
+        return (
+            f"preemption would evict more than {VICTIMS_MAX} replicas at once, which is "
+            "the limit (use a smaller gang)"
+        )
 
     def place(self, size: int, placed: list[Placement]) -> int:
         """Place `size` more replicas together, or none of them.
@@ -115,13 +132,15 @@ class Preemption:
         done: list[Placement] = []
         for _ in range(size):
             placement = self._placer.place() or self._place_by_victims()
-            if placement is None:
+            if placement is not None:
+                done.append(placement)
+            self._is_too_large = len(self._victims) > VICTIMS_MAX
+            if placement is None or self._is_too_large:
                 for made in reversed(done):
                     self._placer.undo(made)
                 while len(self._victims) > before:
                     self._restore(self._victims.pop())
                 return 0
-            done.append(placement)
         placed += done
         if len(self._victims) > before:
             # A quota covers several clusters, so the quota that one victim frees may

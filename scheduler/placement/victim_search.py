@@ -61,9 +61,7 @@ class VictimSearch:
         self._finds_one = missing == 1
         self.unfinished = self._overlay.unfinished_searches.get(self._owner, 0)
         ended = self._overlay.ended_searches.get(self._owner)
-        self._may_go_on = (
-            ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS
-        )
+        self._may_go_on = ended is None or self._overlay.now - ended >= SEARCH_AGAIN_MS
         # A continued search takes the first good set.
         self._is_quick = self.unfinished > 0
         self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self.unfinished

@@ -78,6 +78,7 @@ def _row(entry: LedgerEntry, texts: _Table, placed: _Table, rest: _Table) -> lis
                 entry.priority_class,
                 placed.number(entry.held) if entry.held else -1,
                 entry.held_until,
+                entry.after,
             )
         ),
     ]
@@ -104,9 +105,8 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
         state, priority, since, health, template, counter, least, more = row[9:]
         identity = (texts[namespace], texts[deployment], texts[cluster], index)
         origin = (texts[owner_uid], texts[request])
-        reuse, labels, avoids, nominated_for, priority_class, held, held_until = rest[
-            more
-        ]
+        reuse, labels, avoids, nominated_for, priority_class, *later = rest[more]
+        held, held_until, after = later
         yield LedgerEntry(
             uid or replica_uid(*identity[:2], origin, *identity[2:]),
             *identity,
@@ -128,14 +128,15 @@ def unpack_rows(tree: Mapping[str, Any]) -> Iterator[LedgerEntry]:
             priority_class=priority_class,
             held=placed[held] if held >= 0 else (),
             held_until=held_until,
+            after=after,
         )
 
 
 def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
     # Rows of an older scheduler end earlier.
     reuse, labels, avoids, nominated_for, *others = item
-    defaults: tuple[Any, ...] = ("", -1, "")
-    priority_class, held, held_until = (*others, *defaults[len(others) :])
+    defaults: tuple[Any, ...] = ("", -1, "", ())
+    priority_class, held, held_until, after = (*others, *defaults[len(others) :])
     return (
         tuple((pool, nodes) for pool, nodes in reuse),
         tuple((key, value) for key, value in labels),
@@ -147,4 +148,5 @@ def _rest(item: Sequence[Any]) -> tuple[Any, ...]:
         priority_class,
         held,
         held_until,
+        tuple(after),
     )

@@ -346,6 +346,34 @@ def test_a_victim_returns_quota_for_clusters_without_victims() -> None:
     assert (len(decision.placements), len(decision.victims)) == (4, 1)
 
 
+def test_a_gang_with_more_victims_than_a_decision_may_have_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A decision must fit into one payload."""
+    world = full_fleet(OPTIONS["whole nodes"], 4)
+    for most, victims, more in ((6, 6, False), (5, 0, False)):
+        monkeypatch.setattr(preempt, "VICTIMS_MAX", most)
+        decision = decided(world, gang(3, 2))
+        assert (len(decision.victims), decision.more) == (victims, more)
+    assert "would evict more than 5 replicas at once" in message(decision)
+    assert not decision.search_goes_on
+
+
+def test_replicas_without_a_gang_are_preempted_for_in_several_decisions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(preempt, "VICTIMS_MAX", 5)
+    world = full_fleet(OPTIONS["whole nodes"])
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
+    view = replace(gang(3, 2), policy=policy)
+    first, last = (settled(world, view, NOW + n) for n in range(2))
+    assert (len(first.placements), len(first.victims), first.more) == (2, 4, True)
+    assert f"{GOES_ON}: one decision preempts at most 5 replicas" in message(first)
+    assert "would fit with" not in message(first)
+    assert (len(last.placements), len(last.victims), last.more) == (3, 2, False)
+    assert world.audit() == []
+
+
 ARRANGED = (13, 7, 7, 7, 6, 6, 4)
 """Nodes of pools that hold the engines in another order than their own."""
 TIGHT = (9, 7, 8, 6, 7, 9, 8)
