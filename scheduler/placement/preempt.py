@@ -126,7 +126,9 @@ class Preemption:
             The number of placed replicas.
 
         """
-        if size > 1 and not self._search.has_room(size):
+        # Without a gang the count is made once, because it reads many clusters.
+        is_counted = size > 1 or not self._search.steps_taken
+        if is_counted and not self._search.has_room(size):
             return 0
         before = len(self._victims)
         done: list[Placement] = []

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
+from scheduler.hardware.charged_devices import ClusterLoad, pods_on
 from scheduler.hardware.node_fitting import CUT_SHORT
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
@@ -29,7 +30,12 @@ from scheduler.placement.cluster_victims import (
     limited,
     owner_of,
 )
-from scheduler.placement.limits.device_accounting import counts_devices
+from scheduler.placement.limits.device_accounting import (
+    accounting_of,
+    charged_load,
+    counts_devices,
+    most_beside,
+)
 from scheduler.placement.placer import ReplicaPlacer
 
 # Limit of all searches for victims of one decision, in visited replicas of about 2 µs
@@ -42,6 +48,8 @@ _GROWTH = 4
 # For this time after that, changes of the fleet start no search longer than the first
 # one. A deployment that fits nowhere must not delay other decisions.
 SEARCH_AGAIN_MS = 10 * 60 * 1000
+# Steps of removing a replica from the load of a cluster.
+_STEPS_PER_LOAD = 8
 # Reason why the deployment's own replicas are not preempted.
 _OWN = "own"
 # Varies the start of a search that cannot visit every cluster, so that the next search
@@ -67,6 +75,8 @@ class VictimSearch:
         self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self.unfinished
         self._steps: int = self._steps_max
         self._room = ""
+        # By the pools of a cluster, whether it has room for each engine when empty.
+        self._large_enough: dict[tuple[object, ...], bool] = {}
         self._preempted: set[Owner] = set()
         # Why no replica of a deployment may be preempted, or "".
         self._barred: dict[Owner, str] = {}
@@ -107,13 +117,14 @@ class VictimSearch:
         return self._steps_max - self._steps
 
     def has_room(self, size: int) -> bool:
-        """Return whether a gang may fit once all preemptable replicas are gone.
+        """Return whether `size` replicas may fit once all preemptable ones are gone.
 
         A search that cannot succeed does not start. It starts as well if this shows
         only after reading more replicas than a first search may visit.
         """
-        if counts_devices(self._overlay):
-            return True
+        by_device = counts_devices(self._overlay)
+        # Removing the devices of a replica takes several times as long as its nodes.
+        readable = PREEMPTION_STEPS_MAX // (_STEPS_PER_LOAD if by_device else 1)
         reachable = self._placer.passing
         # A quota that victims return has room on every cluster.
         if not self._placer.quota.limits:
@@ -122,18 +133,60 @@ class VictimSearch:
         for info in self._overlay.index.each(reachable):
             if not self._is_large_enough(info):
                 continue
-            found += self._most_replicas(info)
+            found += (
+                self._most_by_device(info) if by_device else self._most_replicas(info)
+            )
             read += len(self._overlay.ledger.on_cluster(info.name))
-            if found >= size or read > PREEMPTION_STEPS_MAX:
+            if found >= size or read > readable:
                 return True
-        self._room = (
-            "preemption would not help: replicas of lower priority make room for "
-            f"{found:.0f} of {size} replicas of the gang"
-        )
+        if size > 1:
+            self._room = (
+                "preemption would not help: replicas of lower priority make room for "
+                f"{found:.0f} of {size} replicas of the gang"
+            )
         return False
 
+    def _most_by_device(self, info: ClusterInfo) -> float:
+        """Return an upper bound of the replicas whose devices fit without the victims."""
+        victims = self._preemptable(info)
+        if any(entry.reuse for entry in victims):
+            return math.inf
+        gone = {entry.uid for entry in victims}
+        return self._most_beside(
+            info, charged_load(self._overlay, info, self._owner, gone)
+        )
+
+    def _most_beside(self, info: ClusterInfo, load: ClusterLoad) -> float:
+        """Return an upper bound: each replica needs the devices of each of its engines."""
+        compiled = self._placer.compiled
+        bounds = []
+        for i, engine in enumerate(compiled.on(info.layout).engines):
+            most = 0.0
+            for pool in (info.pools[p] for p in engine.positions):
+                added = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
+                most += most_beside(self._overlay, pool, load.on(pool), added)
+            bounds.append(most)
+        return min(bounds)
+
     def _is_large_enough(self, info: ClusterInfo) -> bool:
-        """Return whether an empty cluster has the nodes for each engine alone."""
+        """Return whether an empty cluster has the room for each engine alone."""
+        # Many clusters have the same pools.
+        key = (id(info.layout), info.nodes, self._accounting_of_pools(info))
+        known = self._large_enough.get(key)
+        if known is None:
+            known = self._large_enough[key] = (
+                self._most_beside(info, ClusterLoad(info.pools, ())) >= 1
+                if counts_devices(self._overlay)
+                else self._has_nodes_for_each(info)
+            )
+        return known
+
+    def _accounting_of_pools(self, info: ClusterInfo) -> tuple[str, ...]:
+        if not self._overlay.options.class_accounting:
+            return ()
+        return tuple(accounting_of(self._overlay, pool) for pool in info.pools)
+
+    def _has_nodes_for_each(self, info: ClusterInfo) -> bool:
         return all(
             any(info.nodes[p] >= engine.cost for p in engine.positions)
             for engine in self._placer.compiled.on(info.layout).engines
@@ -249,15 +302,18 @@ class VictimSearch:
         Return False in addition if there are more than a first search may visit.
         """
         seen: Counter[str] = Counter()
+        read = 0
         for info in self._overlay.index.each(self._placer.passing):
-            for entry in self._overlay.replicas_by_priority(info.name):
+            entries = self._overlay.replicas_by_priority(info.name)
+            read += len(entries)
+            for entry in entries:
                 if entry.priority >= self._placer.priority:
                     reason = "priority"
                 else:
                     reason = self._why_barred(entry)
                 if reason and owner_of(entry) != self._owner:
                     seen[reason] += 1
-            if seen.total() > PREEMPTION_STEPS_MAX:
+            if read > PREEMPTION_STEPS_MAX:
                 return seen, False
         return seen, True
 

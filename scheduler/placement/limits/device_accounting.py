@@ -16,6 +16,7 @@ node, so there are two modes:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd
@@ -144,6 +145,24 @@ def admits(
     if packs(overlay, pool) and not charged.without_slot:
         return charged.pack(added) is not None
     return is_safe(charged.capacity, pool.nodes, [*charged.pods(), *added])
+
+
+def most_beside(
+    overlay: FleetOverlay, pool: PoolView, charged: PoolLoad, added: Sequence[Pods]
+) -> float:
+    """Return an upper bound of how many times a pool takes more pods."""
+    pods = sum(group.count for group in added)
+    if not pods:
+        return math.inf
+    if accounting_of(overlay, pool) == WHOLE_NODES:
+        return max(0, pool.nodes - charged.count) // pods
+    bound = math.inf
+    for e, devices in enumerate(charged.capacity):
+        needed = sum(group.size[e] * group.count for group in added)
+        used = sum(group.size[e] * group.count for group in charged.pods())
+        if needed:
+            bound = min(bound, max(0, devices * pool.nodes - used) // needed)
+    return bound
 
 
 def fit_devices(

@@ -3,6 +3,7 @@
 It starts only if it can succeed.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,14 +16,17 @@ from scheduler.decide import apply, decide, decide_some
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.nomination import AssumedGone
+from scheduler.fleet.overlay import FleetOverlay
 from scheduler.fleet.snapshots import snapshot
 from scheduler.hardware import node_fitting
+from scheduler.hardware.charged_devices import PoolLoad
 from scheduler.hardware.node_fitting import Trial
 from scheduler.model.decision import Decision
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
 from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.placement import preempt, victim_search
+from scheduler.placement.limits.device_accounting import most_beside
 from scheduler.placement.trials import Trials
 from scheduler.planning.settle import settle
 from scheduler.planning.whatif import Changes, plan
@@ -220,13 +224,62 @@ def test_a_batch_ends_after_long_searches(monkeypatch: pytest.MonkeyPatch) -> No
         ),
     ],
 )
-@pytest.mark.usefixtures("short_searches")
+@pytest.mark.parametrize("name", OPTIONS)
 def test_no_search_starts_if_no_set_of_victims_suffices(
-    clusters: int, size: int, nodes: int, room: str
+    name: str, clusters: int, size: int, nodes: int, room: str
 ) -> None:
-    decision = decided(full_fleet(OPTIONS["whole nodes"], clusters), gang(size, nodes))
+    decision = decided(full_fleet(OPTIONS[name], clusters), gang(size, nodes))
     assert room in message(decision)
     assert not decision.search_goes_on
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.usefixtures("short_searches")
+def test_no_search_starts_for_a_replica_that_is_larger_than_any_pool(name: str) -> None:
+    decision = decided(full_fleet(OPTIONS[name]), gang(1, NODES + 1))
+    assert "no replicas of lower priority free enough nodes" in message(decision)
+    assert decision.unfinished == 0
+
+
+def test_the_count_adds_the_devices_of_pools_and_of_each_engine() -> None:
+    """A replica needs two devices for one engine and six for the other."""
+    options = SchedulerOptions(priority_classes=CLASSES, accounting="device-safe")
+    world = fleet(cluster("a", pool("p0", 2), pool("p1", 2)), options=options)
+    for i in range(4):
+        low = deployment(engine("e", alone(ask(count=8))), name=f"low-{i}")
+        put_replicas(world, low, f"a/{i}", pools=f"p{i // 2}")
+    engines = (engine("x", alone(ask(count=2))), engine("y", alone(ask(count=6))))
+    view = replace(gang(6), engines=engines)
+    assert "make room for 4 of 6 replicas" in message(decided(world, view))
+
+
+def test_pools_of_whole_nodes_are_counted_by_nodes_where_others_count_devices() -> None:
+    options = SchedulerOptions(
+        priority_classes=CLASSES,
+        accounting="device-safe",
+        class_accounting={"whole": "node"},
+    )
+    views = (
+        cluster("a", pool("p", 2, class_name="whole")),
+        cluster("b", pool("p", 2)),
+    )
+    world = fleet(*views, options=options)
+    for name in "ab":
+        low = deployment(engine("e", alone(ask(count=8)), copies=2), name=f"low-{name}")
+        put_replicas(world, low, f"{name}/0", pools="p")
+    # Two replicas of four devices on two whole nodes, and four on two others.
+    small = deployment(
+        engine("x", alone(ask(count=4))), want=7, name="big", policy=gang(7).policy
+    )
+    assert "make room for 6 of 7 replicas" in message(decided(world, small))
+    # Three pods fit on the two nodes where devices are counted, but not on whole nodes.
+    three = deployment(
+        engine("x", alone(ask(count=4)), copies=3),
+        want=2,
+        name="big",
+        policy=gang(2).policy,
+    )
+    assert "make room for 1 of 2 replicas" in message(decided(world, three))
 
 
 def test_replicas_of_the_same_priority_make_no_room() -> None:
@@ -278,10 +331,11 @@ def test_a_victim_stays_if_the_nodes_of_the_others_suffice() -> None:
     assert [victim.deployment for victim in decision.victims] == ["large"]
 
 
-def test_victims_that_reuse_nodes_make_room_with_the_replicas_whose_nodes_they_reuse() -> (
-    None
-):
-    world = fleet(cluster("a", 4), options=OPTIONS["whole nodes"])
+@pytest.mark.parametrize("name", ["whole nodes", "devices"])
+def test_victims_that_reuse_nodes_make_room_with_the_replicas_whose_nodes_they_reuse(
+    name: str,
+) -> None:
+    world = fleet(cluster("a", 4), options=OPTIONS[name])
     put_replicas(
         world, deployment(engine(copies=4), name="low"), "a/0", state=RELEASING
     )
@@ -426,29 +480,51 @@ def test_a_continued_search_begins_at_other_clusters(
     assert len(list(decisions(world, view))[-1].placements) == 2
 
 
-def counted_rooms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def counted_rooms(
+    monkeypatch: pytest.MonkeyPatch, count_name: str = "_most_replicas"
+) -> list[str]:
     """Return a list to which each cluster is added whose replicas are counted."""
     counted: list[str] = []
-    count = victim_search.VictimSearch._most_replicas
+    count = getattr(victim_search.VictimSearch, count_name)
 
     def noted(search: victim_search.VictimSearch, info: ClusterInfo) -> float:
         counted.append(info.name)
-        return count(search, info)
+        found: float = count(search, info)
+        return found
 
-    monkeypatch.setattr(victim_search.VictimSearch, "_most_replicas", noted)
+    monkeypatch.setattr(victim_search.VictimSearch, count_name, noted)
     return counted
 
 
+@pytest.mark.parametrize(
+    ("name", "count_name", "most"),
+    [
+        ("whole nodes", "_most_replicas", 100),
+        # Removing a replica from the load of a cluster takes eight times as long.
+        ("devices", "_most_by_device", 100 // 8),
+    ],
+)
 @pytest.mark.usefixtures("short_searches")
 def test_the_count_before_a_search_reads_no_more_replicas_than_the_first_search(
-    monkeypatch: pytest.MonkeyPatch,
+    name: str, count_name: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fleet has 100,000 replicas, and each refused gang would read them all."""
-    world, counted = full_fleet(OPTIONS["whole nodes"]), counted_rooms(monkeypatch)
+    world = full_fleet(OPTIONS[name])
+    counted = counted_rooms(monkeypatch, count_name)
     for entry in list(world.entries()):
         world.put_replica(replace(entry, min_available=100))
     assert decided(world, gang()).search_goes_on
-    assert len(counted) == 100 // (2 * NODES) + 1
+    assert len(counted) == most // (2 * NODES) + 1
+
+
+def test_replicas_without_a_gang_are_counted_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A deployment of a thousand replicas would read as many clusters each time."""
+    world, counted = full_fleet(OPTIONS["whole nodes"]), counted_rooms(monkeypatch)
+    policy = PlacementPolicy(priority_class="high", preemption="LowerPriority")
+    decision = decided(world, replace(gang(3, 2), policy=policy))
+    assert (len(decision.placements), counted) == (3, ["c-00"])
 
 
 def test_replicas_are_not_counted_where_no_pool_is_large_enough(
@@ -466,6 +542,27 @@ def test_a_refusal_counts_only_some_of_many_replicas() -> None:
     assert "help: at least 104 replicas have no lower priority" in message(
         decided(world, equal)
     )
+
+
+@pytest.mark.usefixtures("short_searches")
+def test_a_refusal_reads_only_some_of_many_replicas_that_may_be_preempted() -> None:
+    world = full_fleet(OPTIONS["whole nodes"])
+    for n in (0, CLUSTERS - 1):
+        equal = deployment(name="equal")
+        put_replicas(world, equal, f"c-{n:02}/8", pools="p0", priority=100)
+    assert "help: at least 1 replicas have no lower priority" in message(
+        decided(world, gang(1, NODES + 1))
+    )
+
+
+@pytest.mark.parametrize("accounting", ["node", "device-safe"])
+def test_an_engine_without_devices_has_room_everywhere(accounting: str) -> None:
+    full = pool("p", 0)
+    world = fleet(
+        cluster("a", full), options=SchedulerOptions(class_accounting={"": accounting})
+    )
+    bound = most_beside(FleetOverlay(world, NOW), full, PoolLoad.of(full), [])
+    assert bound == math.inf
 
 
 def test_sparing_by_devices_takes_more_of_its_steps(
