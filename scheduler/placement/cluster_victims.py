@@ -15,6 +15,7 @@ from scheduler.fleet.nomination import gone_with
 from scheduler.hardware.template import charges
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
+from scheduler.placement.limits.device_accounting import counts_devices
 from scheduler.placement.placer import ReplicaPlacer
 
 # Limit of the sets of victims that are tried on one cluster.
@@ -23,6 +24,8 @@ _SETS_MAX = 2_000
 # steps count as one.
 _STEPS_PER_TRIAL = 10
 SEARCH_STEPS = 2
+# Steps of removing a victim where devices are counted.
+_STEPS_PER_LOAD = 3
 # The number of replicas that a quick search tries first.
 _FIRST_MANY = 16
 Spare = Callable[[LedgerEntry], int]
@@ -62,6 +65,8 @@ class ClusterSearch:
         self.violation = ""
         self._spare = spare
         self._is_quick = is_quick
+        by_device = counts_devices(placer.overlay)
+        self._steps_per_victim = _STEPS_PER_LOAD if by_device else 1
         # With one engine on whole nodes, the sum of the nodes of one pool decides.
         simple = not any(entry.reuse for entry in candidates)
         self._short = _nodes_short(placer, info) if simple else None
@@ -270,7 +275,7 @@ class ClusterSearch:
         return kept
 
     def _fits(self, victims: Sequence[LedgerEntry]) -> bool:
-        self.steps += 1 + len(victims)
+        self.steps += 1 + self._steps_per_victim * len(victims)
         if self._short is not None:
             nodes = [charges(victim.charged) for victim in victims]
             return any(

@@ -25,7 +25,7 @@ from scheduler.model.decision import Decision
 from scheduler.model.inputs import DeploymentView, EngineView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, Quota, SchedulerOptions
 from scheduler.model.reasons import RELEASING, RESERVED
-from scheduler.placement import preempt, victim_search
+from scheduler.placement import cluster_victims, preempt, victim_search
 from scheduler.placement.limits.device_accounting import most_beside
 from scheduler.placement.trials import Trials
 from scheduler.planning.settle import settle
@@ -553,6 +553,14 @@ def test_a_refusal_reads_only_some_of_many_replicas_that_may_be_preempted() -> N
     assert "help: at least 1 replicas have no lower priority" in message(
         decided(world, gang(1, NODES + 1))
     )
+
+
+@pytest.mark.parametrize(("name", "unfinished"), [("a quota", 0), ("devices", 1)])
+def test_a_victim_takes_more_steps_where_devices_are_counted(
+    name: str, unfinished: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_victims, "_STEPS_PER_LOAD", 10_000)
+    assert decided(full_fleet(OPTIONS[name]), gang()).unfinished == unfinished
 
 
 @pytest.mark.parametrize("accounting", ["node", "device-safe"])
