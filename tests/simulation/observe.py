@@ -52,6 +52,7 @@ class Observer:
         self._nodes: dict[Pool, int] = {}
         self._accounting: Mapping[str, bool] = {}
         self._excused: set[Pool] = set()
+        self._skipped: set[str] = set()
         self._orphaned: set[str] = set()
         self._secrets: set[str] = set()
         self._read_payloads: dict[str, int] = {}
@@ -80,13 +81,15 @@ class Observer:
             for each in parts.pods()
         )
         ledger = tuple(_entries(scheduler))
+        replicas = tuple(_replicas(objects))
+        self._skipped |= {each.uid for each in replicas if each.skipped}
         seen = Snapshot(
             seconds=self.world.clock.seconds(),
             broken=frozenset(_broken(objects, parts)),
             workflows=dict(self._workflows()),
             replaced=self._replaced(),
             deployments=tuple(_deployments(objects, scheduler, self.world, whole=whole)),
-            replicas=tuple(_replicas(objects)),
+            replicas=replicas,
             ledger=ledger,
             ledger_differences=tuple(scheduler.audit()) if whole and scheduler is not None else (),
             waits=tuple(_waits(scheduler)),
@@ -149,15 +152,16 @@ class Observer:
     ) -> Mapping[Pool, SeenPool]:
         """Count nodes, and excuse some pools until all fits again.
 
-        These pools shrank, are counted otherwise, or have pods that somebody made by hand.
+        These pools shrank, are counted otherwise, or have pods that somebody made by hand,
+        or pods of a replica whose deletion was forced before they ended.
         """
         nodes: dict[Pool, int] = {}
         for node in self.world.parts.nodes():
             pool = (node.cluster, node.pool)
             nodes[pool] = nodes.get(pool, 0) + 1
         by_device, devices = _accounting(scheduler)
-        scaled = frozenset(self.world.parts.owners_of_scaled())
-        self._excused |= {(pod.cluster, pod.pool) for pod in pods if pod.owner in scaled}
+        others = self._skipped.union(self.world.parts.owners_of_scaled())
+        self._excused |= {(pod.cluster, pod.pool) for pod in pods if pod.owner in others}
         pools = {*nodes, *self._nodes, *self._excused}
         for pool in pools:
             shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)

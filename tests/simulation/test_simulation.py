@@ -163,6 +163,12 @@ KEPT = [
         "a replica that ended by force did not list the EndpointSlice that it left",
         costly=True,
     ),
+    Kept(
+        7001,
+        0.02,
+        "tiny",
+        "a replica that was reset in its teardown decided otherwise in the replay before it",
+    ),
 ]
 
 

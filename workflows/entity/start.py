@@ -67,14 +67,6 @@ def is_continued(info: workflow.Info) -> bool:
     return bool(info.continued_run_id) and info.attempt == 1 and not info.cron_schedule
 
 
-def is_reset(info: workflow.Info) -> bool:
-    """Return whether an operator reset the workflow in its first run.
-
-    The effects of the tasks after that point remain, and the state does not know them.
-    """
-    return info.run_id != info.first_execution_run_id and not info.continued_run_id
-
-
 def read_carried(
     arguments: Sequence[Any], model: type[ModelT], number: int = 0, most: int = 1
 ) -> ModelT | None:

@@ -28,12 +28,7 @@ from api_types.messages.signals import ModelReplicaSignals
 from api_types.resources.model_replica import ModelReplicaSpec
 from workflows.entity.entity import Entity
 from workflows.entity.handles import check_spec, handles
-from workflows.entity.start import (
-    is_continued,
-    is_reset,
-    read_carried,
-    read_first,
-)
+from workflows.entity.start import is_continued, read_carried, read_first
 from workflows.model_replica.cache import ReplicaCache
 from workflows.model_replica.calls import ReplicaCalls
 from workflows.model_replica.controller import ModelReplicaController
@@ -63,6 +58,7 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
                 "start: is missing; only a ModelDeployment starts a ModelReplica"
             )
         super().__init__(state)
+        workflow.register_random_seed_callback(self._note_reset)
         if (state.start.namespace, state.start.name) != (self.namespace, self.name):
             raise InvalidInput(
                 f"start: names {state.start.namespace}/{state.start.name}, "
@@ -92,7 +88,18 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         first = read_first(arguments, FirstStart)
         if first is None:
             return None
-        return ModelReplicaState(start=first.start, reset=is_reset(workflow.info()))
+        return ModelReplicaState(start=first.start)
+
+    def _note_reset(self, seed: int) -> None:
+        """Record that an operator reset the workflow.
+
+        The effects of the tasks after that point remain, and the state does not know
+        them. Only a reset changes the random seed, in the task that follows it, so the
+        replay of the tasks before it decides as they did. The run's id does not serve:
+        the new run replays these tasks too, with its own id.
+        """
+        del seed
+        self.state.reset = True
 
     # One pass
 

@@ -58,6 +58,11 @@ class Serverless:
         monkeypatch.setattr(workflow, "info", lambda: a_continued_run(self.workflow_id))
         monkeypatch.setattr(workflow, "now", lambda: self.now)
         monkeypatch.setattr(workflow, "uuid4", uuid.uuid4)
+        # The server changes the random seed of a workflow that an operator reset.
+        self.seeded: list[Callable[[int], None]] = []
+        monkeypatch.setattr(
+            workflow, "register_random_seed_callback", self.seeded.append
+        )
         monkeypatch.setattr(workflow, "time", self._time)
         # No earlier history is replayed.
         monkeypatch.setattr(workflow, "patched", lambda _: True)

@@ -1,0 +1,22 @@
+"""A replica that an operator reset: its state does not know the effects of later tasks.
+
+These tests need no server.
+"""
+
+import pytest
+
+from tests.workflows.environment.serverless import Serverless, id_of
+from tests.workflows.model_replica.builders import a_replica
+from workflows.model_replica.workflow import ModelReplicaWorkflow
+
+
+def test_a_replica_learns_of_a_reset_from_its_new_random_seed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The replay of the tasks before the reset comes before the new seed."""
+    temporal = Serverless(monkeypatch, id_of("ModelReplica"))
+    replica = ModelReplicaWorkflow(a_replica(apply_started=False))
+    assert not replica.state.may_have_objects
+    (note,) = temporal.seeded
+    note(1)
+    assert replica.state.may_have_objects
