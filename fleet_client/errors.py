@@ -1,7 +1,7 @@
 """The errors of this library. Each has a message for the user and the next step.
 
 The command line turns them into exit codes (`client/failures.py`), the front into HTTP
-statuses (`front/serving/writing.py`). Every other exception is a bug.
+statuses (`front/serving/writes/object_workflows.py`). Every other exception is a bug.
 """
 
 from collections.abc import Sequence

@@ -53,7 +53,7 @@ class Commands:
             allow(request, "POST")
             await self._front.authorize(user, resource, "update")
             await read(request, bodies.SMALL_BYTES_MAX)
-            tree = await self._front.writer.retry(resource, event_of(request))
+            tree = await self._front.workflows.retry(resource, event_of(request))
             return json_response(tree)
 
     async def _revisions(self, request: web.Request) -> web.Response:
@@ -64,7 +64,7 @@ class Commands:
             note_resource(request, resource, "update")
             allow(request, "GET", "HEAD")
             await self._front.authorize(user, resource, "update")
-            found = await self._front.writer.asked(
+            found = await self._front.workflows.asked(
                 resource, lambda plane, target: plane.revisions(target)
             )
             return json_response({"revisions": list(found)})
@@ -75,7 +75,7 @@ class Commands:
             note_resource(request, resource, "list")
             allow(request, "GET", "HEAD")
             await self._front.authorize(user, resource, "list")
-            found = await self._front.writer.asked(
+            found = await self._front.workflows.asked(
                 resource, lambda plane, _: plane.list(STACKS, None)
             )
             if not all(each.answered for each in found):
@@ -94,7 +94,7 @@ class Commands:
             note_resource(request, resource, "get")
             allow(request, "GET", "HEAD")
             await self._front.authorize(user, resource, "get")
-            return json_response(await self._front.writer.present(resource))
+            return json_response(await self._front.workflows.present(resource))
 
 
 def _list(trees: Sequence[Tree]) -> Tree:

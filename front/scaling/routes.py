@@ -123,7 +123,7 @@ class Scaling:
             return {**before, "spec": {"replicas": wanted.replicas}}
 
         request_id = request_id_of(signed)
-        return await self._front.writer.scale(
+        return await self._front.scales.scale(
             resource,
             requested,
             event_of(request),
@@ -197,7 +197,7 @@ class Scaling:
         note_resource(request, resource, "create")
         await self._front.authorize(user, resource, "create")
         report = events.report_of(event, user.name)
-        is_recorded = await self._front.writer.record_event(
+        is_recorded = await self._front.workflows.record_event(
             resource, report, event_of(request)
         )
         if not is_recorded:

@@ -22,7 +22,7 @@ from front.access.tokens import API_KEY, Token, any_token, bearer_token
 from front.audit.event import AuditEvent
 from front.audit.log import AuditLog
 from front.page.files import SETTINGS, PageFiles
-from front.serving import access_reviews, bodies, delete_options, errors
+from front.serving import access_reviews, bodies, errors
 from front.serving.auditing import (
     READING,
     Auditing,
@@ -35,7 +35,6 @@ from front.serving.documents import discovery, openapi, openapi_v2
 from front.serving.formats.negotiation import ONLY_JSON, accepts_json
 from front.serving.list_options import is_set, until_known, version
 from front.serving.lobby import Lobby
-from front.serving.managers import OPTIONS, Manager
 from front.serving.reading import Form, Parameters, encoded, get, listed
 from front.serving.requests import (
     SCALE,
@@ -47,8 +46,13 @@ from front.serving.requests import (
 )
 from front.serving.sending import InParts, ended, note_begun, sent
 from front.serving.watching import Watch, goes_on, streamed
-from front.serving.writing import Writer
-from front.serving.written import STRICT, scale_of, validation_of
+from front.serving.writes import delete_options
+from front.serving.writes.admission import STRICT, validation_of
+from front.serving.writes.managers import OPTIONS, Manager
+from front.serving.writes.manifests import ManifestWrites
+from front.serving.writes.object_workflows import ObjectWorkflows
+from front.serving.writes.scale import ScaleWrites, scale_of
+from front.serving.writes.turns import WriteTurns
 from front.store.projection import Projection, Tree
 
 log = structlog.get_logger("modelplane.front")
@@ -137,7 +141,10 @@ class Front:
         self._auditing = Auditing(audit_log)
         self._page = PageFiles()
         self._page_settings = dict(page_settings or {})
-        self.writer = Writer(plane, projection)
+        self.workflows = ObjectWorkflows(plane, projection)
+        turns = WriteTurns()
+        self.scales = ScaleWrites(self.workflows, turns)
+        self._manifests = ManifestWrites(self.workflows, turns, self.scales)
 
     def app(self, routes: Sequence[web.AbstractRouteDef] = ()) -> web.Application:
         """Return the application.
@@ -417,7 +424,7 @@ class Front:
             f'User "{user.name}" cannot {verb} resource "{resource.plural}" in API group '
             f'"{info.group}" {scope}'
         )
-        raise errors.forbidden(info.group, info.plural, resource.name, message)
+        raise errors.forbidden(*resource.identity, message)
 
     async def _allows(self, user: User, attempt: Attempt) -> bool:
         try:
@@ -434,7 +441,7 @@ class Front:
         user: User,
     ) -> web.StreamResponse:
         event = event_of(request)
-        event.dry_run = dry = _dry(request, OPTIONS[verb])
+        event.dry_run = _dry(request, OPTIONS[verb])
         validation = STRICT
         if not verb.startswith("delete"):
             validation = validation_of(request.query, verb)
@@ -449,7 +456,7 @@ class Front:
             # Only checks the parameters: nobody owns the count alone.
             is_apply = content_type.startswith(bodies.APPLY)
             Manager.of(request.query, agent, verb, is_apply=is_apply)
-            tree = await self._scale(resource, body, content_type, verb, event, dry=dry)
+            tree = await self._scale(resource, body, content_type, verb, event)
             return json_response(tree)
         types = (*bodies.PATCHES, bodies.APPLY) if verb == "patch" else bodies.OBJECTS
         default = bodies.JSON if verb == "update" else ""
@@ -463,28 +470,26 @@ class Front:
         if kind == bodies.APPLY:
             return await self._apply(request, resource, form, manager, body, user=user)
         if verb == "patch":
-            tree, warnings = await self.writer.patch(
+            tree, warnings = await self._manifests.patch(
                 resource,
                 kind,
                 await bodies.apart(bodies.parse, body, kind),
                 manager,
                 event,
-                dry=dry,
                 validation=validation,
             )
             return json_response(form.one(resource, tree), 200, warnings)
         document = await bodies.apart(bodies.parse_object, body, kind)
         if verb == "create":
-            tree, warnings = await self.writer.create(
-                resource, document, event, dry=dry, validation=validation
+            tree, warnings = await self._manifests.create(
+                resource, document, event, validation=validation
             )
             return json_response(form.one(resource, tree), 201, warnings)
-        tree, warnings = await self.writer.update(
+        tree, warnings = await self._manifests.update(
             resource,
             document,
             manager,
             event,
-            dry=dry,
             reason=request.query.get("reason", ""),
             validation=validation,
         )
@@ -503,10 +508,10 @@ class Front:
         options = await bodies.apart(
             delete_options.parsed, body, content_type, request.query
         )
-        event.dry_run = dry = event.dry_run or bool(options.get("dryRun"))
+        event.dry_run = event.dry_run or bool(options.get("dryRun"))
         if verb == "deletecollection":
-            return await self._delete_all(request, resource, options, form, dry=dry)
-        tree = await self.writer.delete(resource, options, event, dry=dry)
+            return await self._delete_all(request, resource, options, form)
+        tree = await self.workflows.delete(resource, options, event)
         if tree.get("kind") == "Status":
             return json_response(tree)
         return json_response(form.one(resource, tree))
@@ -527,8 +532,8 @@ class Front:
             await self.authorize(user, resource, "create")
 
         config = await bodies.apart(bodies.parse_object, body)
-        tree, warnings, created = await self.writer.apply(
-            resource, config, manager, event, may_create, dry=event.dry_run
+        tree, warnings, created = await self._manifests.apply(
+            resource, config, manager, event, may_create
         )
         status = 201 if created else 200
         return json_response(form.one(resource, tree), status, warnings)
@@ -540,21 +545,16 @@ class Front:
         content_type: str,
         verb: str,
         event: AuditEvent,
-        *,
-        dry: bool,
     ) -> Tree:
         if verb == "patch":
             kind = bodies.media_type(content_type, bodies.PATCHES)
-            return await self.writer.patch_scale(
-                resource,
-                kind,
-                await bodies.apart(bodies.parse, body, kind),
-                event,
-                dry=dry,
+            patch = await bodies.apart(bodies.parse, body, kind)
+            return await self.scales.scale(
+                resource, lambda scale: bodies.patched(scale, kind, patch), event
             )
         kind = bodies.media_type(content_type, bodies.OBJECTS, silent=bodies.JSON)
         wanted = await bodies.apart(bodies.parse_object, body, kind)
-        return await self.writer.scale(resource, lambda _: wanted, event, dry=dry)
+        return await self.scales.scale(resource, lambda _: wanted, event)
 
     async def _delete_all(
         self,
@@ -562,8 +562,6 @@ class Front:
         resource: RequestedResource,
         options: Tree,
         form: Form,
-        *,
-        dry: bool,
     ) -> web.StreamResponse:
         found = await listed(self.projection, resource, request.query)
         for stored in found.held:
@@ -573,7 +571,7 @@ class Front:
             wanted = options.get("preconditions") or {}
             mine = {**options, "preconditions": {"uid": stored.uid, **wanted}}
             try:
-                await self.writer.delete(named, mine, event_of(request), dry=dry)
+                await self.workflows.delete(named, mine, event_of(request))
             except errors.RejectedRequest as refusal:
                 # The object was deleted meanwhile, or has been created again.
                 if refusal.code not in (404, 409) or wanted:

@@ -31,6 +31,11 @@ class RequestedResource:
         return ObjectKey(self.info.kind, self.namespace, self.name)
 
     @property
+    def identity(self) -> tuple[str, str, str]:
+        """The group, plural and name, as errors name the object."""
+        return self.info.group, self.info.plural, self.name
+
+    @property
     def plural(self) -> str:
         """The resource with its subresource, as rules name it."""
         if self.subresource:

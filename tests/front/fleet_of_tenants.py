@@ -33,8 +33,8 @@ from front.commands.routes import STACKS, Commands
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
 from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.writes.turns import WriteTurns
 from front.store.projection import LATE_MICROSECONDS, ObjectKey, Projection, Tree
-from front.store.turns import WriteTurns
 from tests.workflows.environment.harness import a_deployment
 
 Client = TestClient[Request, Application]

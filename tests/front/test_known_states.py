@@ -19,7 +19,8 @@ from fleet_client.errors import WriteConflict
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import deleting
 from front.audit.log import AuditLog
-from front.serving import bodies, managers
+from front.serving import bodies
+from front.serving.writes import managers
 from front.store.projection import ObjectKey, Tree, shown
 from tests.front import fleet_of_tenants
 from tests.front.fleet_of_tenants import (
@@ -422,7 +423,7 @@ async def spared_queries(
     Returns the number of queries that this saves.
     """
     async with a_fleet(folder) as fleet, a_fleet(folder) as asking:
-        monkeypatch.setattr(asking.front.writer, "_known", lambda _resource: None)
+        monkeypatch.setattr(asking.front.workflows, "known", lambda _resource: None)
         for step in range(1, STEPS):
             monkeypatch.setattr(
                 managers,

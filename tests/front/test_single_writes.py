@@ -12,7 +12,7 @@ from fleet_client.errors import CommandFailed, NoAnswer, WriteConflict
 from fleet_client.refs.seen import not_found
 from fleet_client.refs.targets import Target
 from fleet_client.requests import Requested
-from front.serving import writing
+from front.serving.writes import object_workflows, turns
 from front.store.projection import ObjectKey, Tree
 from tests.api_types.builders import a_cluster
 from tests.front.fleet_of_tenants import START, Fleet, a_fleet
@@ -199,7 +199,7 @@ async def test_a_scale_that_no_worker_carries_out_is_not_reported_as_done(
     async def waited(_: Any, target: Target, request_id: str) -> Requested:
         return Requested(target, request_id)
 
-    monkeypatch.setattr(writing, "until_applied", waited)
+    monkeypatch.setattr(object_workflows, "until_applied", waited)
     body = json.dumps({"metadata": {}, "spec": {"replicas": 4}}).encode()
     status, told, headers = await fleet.answer("PUT", f"{PATH}/scale", "ann", body)
     assert (
@@ -334,7 +334,7 @@ async def test_a_write_is_not_repeated_for_ever(
         )
 
     monkeypatch.setattr(fleet.plane, "replace", stale)
-    monkeypatch.setattr(writing, "_REPEATED_SECONDS", 0.1)
+    monkeypatch.setattr(turns, "_REPEATED_SECONDS", 0.1)
     status, told = await fleet.ask("PATCH", PATH, "ann", LABELLED, **MERGE)
     assert (status, json.loads(told)["reason"]) == (409, "Conflict")
 

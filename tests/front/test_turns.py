@@ -4,24 +4,17 @@ import asyncio
 
 import pytest
 
+from front.serving import errors
+from front.serving.writes.turns import WriteTurns, _Turn
 from front.store.projection import ObjectKey
-from front.store.turns import WriteTurns, _Turn
 from tests.workflows.environment.harness import eventually
 
 KEY = ObjectKey("ModelDeployment", "a", "mine")
 
 
-class Silence(Exception):
-    """Nobody answers."""
-
-
-class Behind(Exception):
-    """The previous write got no answer."""
-
-
 @pytest.fixture
 def turns() -> WriteTurns:
-    return WriteTurns(Silence, Behind)
+    return WriteTurns()
 
 
 async def fail(turns: WriteTurns, failure: Exception, go: asyncio.Event) -> None:
@@ -39,7 +32,7 @@ async def a_turn(turns: WriteTurns) -> None:
 @pytest.mark.parametrize(
     ("failure", "told"),
     [
-        pytest.param(Silence(), Behind, id="nobody answers"),
+        pytest.param(errors.silent("x"), errors.Silent, id="nobody answers"),
         pytest.param(ValueError(), type(None), id="it is refused"),
     ],
 )
@@ -67,8 +60,8 @@ async def test_a_write_after_an_unanswered_one_gets_a_turn(
     kept = turns._turns.setdefault(KEY, _Turn())
     go = asyncio.Event()
     go.set()
-    with pytest.raises(Silence):
-        await fail(turns, Silence(), go)
+    with pytest.raises(errors.Silent):
+        await fail(turns, errors.silent("x"), go)
     assert kept.silent is not None
     await a_turn(turns)
 

@@ -15,7 +15,7 @@ from fleet_client.errors import NoAnswer, Refused, WriteConflict
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.control_plane import WRITE_WAIT
 from front.serving import app
-from front.store import turns
+from front.serving.writes import turns
 from front.store.projection import ObjectKey, Tree
 from tests.front.fleet_of_tenants import Fleet, TreesOfTenants, a_fleet
 from tests.workflows.environment.harness import eventually
@@ -162,7 +162,7 @@ async def test_writes_behind_an_unanswered_write_fail_with_it(
     async def waiting() -> int:
         return sum(
             len(turn.lock._waiters or ())
-            for turn in fleet.front.writer._turns._turns.values()
+            for turn in fleet.front.scales._turns._turns.values()
         )
 
     await eventually(waiting, lambda count: count == WRITERS - 1, what="all writes")

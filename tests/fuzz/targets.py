@@ -55,14 +55,14 @@ from front.scaling.numbers import read_numbers
 from front.scaling.webhook import read_wanted
 from front.serving import bodies
 from front.serving.errors import RejectedRequest
-from front.serving.managers import (
+from front.serving.requests import resource_of
+from front.serving.writes.managers import (
     Manager,
     after_apply,
     after_update,
     configuration,
     with_owners,
 )
-from front.serving.requests import resource_of
 from scheduler import parse_version
 from scheduler.cel import SelectorError, compile_selector
 from scheduler.model.devices import DeviceEntry

@@ -800,7 +800,7 @@ PASSED_OVER = (
         "tests/client/asking/test_asking.py",
     ),
     Mutant(
-        "front/serving/managers.py",
+        "front/serving/writes/managers.py",
         "_of_earlier_managers",
         "as_applied | {last_applied.ANNOTATION}",
         "as_applied",

@@ -15,7 +15,7 @@ from fleet_client.errors import WriteConflict
 from fleet_client.refs.targets import Target
 from front.audit.log import AuditLog
 from front.serving import bodies
-from front.serving import managers as managers_of_requests
+from front.serving.writes import managers as managers_of_requests
 from front.store.projection import ObjectKey, Tree
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.workflows.environment.harness import a_deployment

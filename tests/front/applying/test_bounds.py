@@ -19,8 +19,9 @@ from front.applying.annotation import TEXT_BYTES_MAX
 from front.applying.fields import from_tree, to_tree
 from front.applying.owners import Owners
 from front.applying.shapes import shape_of
-from front.serving import bodies, managers, writing
-from front.serving.managers import with_owners
+from front.serving import bodies
+from front.serving.writes import managers, manifests
+from front.serving.writes.managers import with_owners
 from front.store.projection import ObjectKey, Tree
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 
@@ -100,7 +101,7 @@ async def test_owners_are_encoded_outside_the_event_loop(
         threads.add(threading.get_ident())
         return with_owners(manifest, owners)
 
-    monkeypatch.setattr(writing, "with_owners", noted)
+    monkeypatch.setattr(manifests, "with_owners", noted)
     config = {**KIND, "metadata": {"name": "mine", "labels": {"a": "1"}}}
     assert (await write(fleet, config, bodies.APPLY))[0] == 200
     assert (await write(fleet, {"metadata": {"labels": {"a": "2"}}}))[0] == 200

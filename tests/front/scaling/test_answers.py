@@ -14,7 +14,7 @@ from front.access.signing import WINDOW_SECONDS, SignedRequest
 from front.scaling import answers
 from front.scaling.answers import IdempotentRequests
 from front.serving import errors
-from front.store import turns
+from front.serving.writes import turns
 from front.store.projection import ObjectKey
 from tests.front.scaling.scaling_under_test import (
     Client,
@@ -166,7 +166,7 @@ async def test_a_request_that_waited_too_long_releases_its_id(
     served: ScalingUnderTest, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = ObjectKey("ModelDeployment", "a", "chat")
-    async with served.front.writer._turns.of(key):
+    async with served.front.scales._turns.of(key):
         monkeypatch.setattr(turns, "WAIT_SECONDS", 0.1)
         assert (await scaled(served, client, 5))[0] == 429
     assert served.scaling._answers._made == {}

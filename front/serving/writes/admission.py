@@ -1,7 +1,4 @@
-"""Validates the documents that clients write, and computes what is stored.
-
-This includes the `scale` subresource, which kubectl, HPA and KEDA use.
-"""
+"""Validates the documents that clients write, and returns the manifests to store."""
 
 import secrets
 from collections.abc import Mapping
@@ -14,7 +11,6 @@ from api_types.validation.manifests import (
     Admitted,
     InvalidManifest,
     admit,
-    admit_scale,
     admit_update,
     dump,
     is_taken_while_deleting,
@@ -22,16 +18,14 @@ from api_types.validation.manifests import (
     without_unknown_fields,
 )
 from fleet_client.checks import CHECKS
-from fleet_client.refs.tree import at_path, deleting
+from fleet_client.refs.tree import deleting
 from front.serving import errors
-from front.serving.managers import OPTIONS
 from front.serving.requests import RequestedResource
+from front.serving.writes.managers import OPTIONS
 from front.store.projection import Tree
 
 STRICT, WARN, IGNORE = "Strict", "Warn", "Ignore"
 """How unknown fields are handled: rejected, dropped with a warning, or dropped."""
-API_VERSION, KIND = "autoscaling/v1", "Scale"
-_SCALE_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 _REFUSED = {
     "finalizers": "objects have no finalizers of users; remove the field",
     "ownerReferences": "objects are not deleted with an owner; remove the field, and "
@@ -201,9 +195,7 @@ def named_version(resource: RequestedResource, document: Tree, before: Tree) -> 
         or len(version) > _VERSION_DIGITS_MAX
         or not (version.isascii() and version.isdecimal())
     ):
-        raise errors.conflict(
-            resource.info.group, resource.info.plural, resource.name, errors.MODIFIED
-        )
+        raise errors.conflict(*resource.identity, errors.MODIFIED)
     return version
 
 
@@ -230,9 +222,7 @@ def check_identity(
             f"Precondition failed: UID in precondition: {str(given)[:64]}, "
             f"UID in object meta: {present}"
         )
-        raise errors.conflict(
-            resource.info.group, resource.info.plural, resource.name, why
-        )
+        raise errors.conflict(*resource.identity, why)
 
 
 def is_there(tree: Tree) -> bool:
@@ -240,78 +230,8 @@ def is_there(tree: Tree) -> bool:
     return bool(tree["metadata"].get("generation") or deleting(tree))
 
 
-def has_count(before: Tree, manifest: Tree) -> bool:
-    """Return whether a write keeps the replica count."""
-    count = manifest["spec"].get("replicas")
-    return count is not None and count == (before.get("spec") or {}).get("replicas")
-
-
-def chosen_count(before: Tree, manifest: Tree) -> Any:
-    """Return the replica count that a write sets.
-
-    Returns None if the write keeps the count, or the kind has none.
-    """
-    return None if has_count(before, manifest) else manifest["spec"].get("replicas")
-
-
 def is_taken(before: Tree, manifest: Tree) -> bool:
     """Return whether an object that is being deleted accepts a validated manifest."""
     return bool(before.get("spec")) and is_taken_while_deleting(
         load(before), load(manifest)
     )
-
-
-def scale_of(resource: RequestedResource, tree: Tree) -> Tree:
-    """Return the Scale of an object."""
-    paths = resource.info.scale
-    if paths is None:
-        raise TypeError(resource.info.kind)
-    metadata = {
-        field: tree["metadata"][field]
-        for field in _SCALE_METADATA
-        if field in tree["metadata"]
-    }
-    spec = {"replicas": at_path(tree, paths.spec) or 0}
-    status: dict[str, Any] = {"replicas": at_path(tree, paths.status) or 0}
-    if selector := at_path(tree, paths.selector):
-        status["selector"] = selector
-    return {
-        "kind": KIND,
-        "apiVersion": API_VERSION,
-        "metadata": metadata,
-        "spec": spec,
-        "status": status,
-    }
-
-
-def wanted_replicas(resource: RequestedResource, before: Tree, wanted: Tree) -> int:
-    """Return the replica count in a Scale.
-
-    The caller checks the version of the Scale. Raises `RejectedRequest` for another
-    object's Scale.
-    """
-    spec, metadata = wanted.get("spec"), wanted.get("metadata")
-    if not isinstance(spec, dict) or not isinstance(metadata, dict):
-        raise errors.bad_request("a Scale must have metadata and spec")
-    for field, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if wanted.get(field, expected) != expected:
-            raise errors.bad_request(f"{field}: a Scale has {expected!r} here")
-    if unknown := sorted(map(str, spec.keys() - {"replicas"})):
-        raise errors.bad_request(f'unknown field "spec.{unknown[0][:64]}" of a Scale')
-    if metadata.get("name") and metadata["name"] != resource.name:
-        raise errors.bad_request(
-            "the name of the object does not match the name on the URL"
-        )
-    for field in ("name", "namespace", "uid"):
-        given, present = metadata.get(field), before["metadata"].get(field)
-        if given and given != present:
-            raise errors.conflict(
-                resource.info.group,
-                resource.info.plural,
-                resource.name,
-                f"the Scale has another {field} than the object, {present}",
-            )
-    try:
-        return admit_scale(resource.namespace, resource.name, spec.get("replicas", 0))
-    except InvalidManifest as refusal:
-        raise errors.invalid("autoscaling", KIND, resource.name, refusal) from refusal

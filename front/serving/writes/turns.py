@@ -1,4 +1,4 @@
-"""Serializes the writes of each object in one front.
+"""Serializes the writes of each object in one front, and repeats conflicting writes.
 
 Temporal queues few updates and queries per workflow and rejects more. Of several
 concurrent writes based on the same state, all but one would fail and have to be
@@ -6,11 +6,14 @@ repeated.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from front.access.limits import TooMany
+from front.serving import errors
 from front.store.projection import ObjectKey
 
 WAIT_SECONDS = 25.0
@@ -20,6 +23,13 @@ It is longer than a write without an answer takes, so that waiting writes fail t
 with that write.
 """
 _AGAIN_SECONDS = 1
+# The time in which a write is repeated because the object changed between read and
+# write, and the pauses between attempts.
+_REPEATED_SECONDS = 10.0
+_FIRST_PAUSE_SECONDS = 0.02
+_PAUSE_SECONDS_MAX = 0.5
+_RANDOM = secrets.SystemRandom()
+ResultT = TypeVar("ResultT")
 
 
 class _Turn:
@@ -36,11 +46,7 @@ class _Turn:
 class WriteTurns:
     """The turns of all objects."""
 
-    def __init__(
-        self, silence: type[Exception], behind: Callable[[], Exception]
-    ) -> None:
-        """Set the errors of an unanswered write and of the writes behind it."""
-        self._silence, self._behind = silence, behind
+    def __init__(self) -> None:
         # The turns that are in use.
         self._turns: WeakValueDictionary[ObjectKey, _Turn] = WeakValueDictionary()
 
@@ -49,8 +55,8 @@ class WriteTurns:
         """Wait for exclusive access to an object.
 
         Raises `TooMany` after the time limit. Nothing was sent then. If the current
-        write ends unanswered, the writes that wait for it fail too, instead of waiting
-        as long again.
+        write ends with `Silent`, the writes that wait for it fail too, instead of
+        waiting as long again.
         """
         turn = self._turns.setdefault(key, _Turn())
         clock = asyncio.get_running_loop().time
@@ -65,11 +71,38 @@ class WriteTurns:
             ) from None
         try:
             if turn.silent is not None and turn.silent >= begun:
-                raise self._behind()
+                raise errors.silent(
+                    "no worker answers: an earlier write of this object got no answer, "
+                    "and this one was not sent; try again"
+                )
             try:
                 yield
-            except self._silence:
+            except errors.Silent:
                 turn.silent = clock()
                 raise
         finally:
             turn.lock.release()
+
+
+async def repeated(
+    attempt: Callable[[], Awaitable[ResultT]], reasons: tuple[str, ...] = ()
+) -> ResultT:
+    """Repeat reading and writing until the object does not change in between.
+
+    Errors with one of `reasons` may also come from such a change. The pauses are
+    random, so that several writers of one object all make progress. Raises
+    `RejectedRequest`.
+    """
+    clock, pause = asyncio.get_running_loop().time, _FIRST_PAUSE_SECONDS
+    end = clock() + _REPEATED_SECONDS
+    while True:
+        try:
+            return await attempt()
+        except errors.RejectedRequest as refusal:
+            may_succeed = (
+                isinstance(refusal, errors.Stale) or refusal.status["reason"] in reasons
+            )
+            if not may_succeed or clock() + pause > end:
+                raise
+        await asyncio.sleep(pause * _RANDOM.random())
+        pause = min(2 * pause, _PAUSE_SECONDS_MAX)
