@@ -40,8 +40,9 @@ from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
 from front.scaling.scraping import ScrapeFile, Scraper
-from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.app import Front
 from front.serving.lobby import Lobby, LobbyListener
+from front.serving.receiving import RUNNER_OPTIONS
 from front.store.feed import Feed
 from front.store.projection import Projection
 

@@ -12,10 +12,12 @@ from aiohttp import web
 
 from api_types.resources.kinds import BY_KIND
 from front.serving import bodies, errors
-from front.serving.app import Front, json_response, read
+from front.serving.app import Front
 from front.serving.auditing import event_of, note_resource
 from front.serving.below_v1 import allow, named, refuse_dry_run
+from front.serving.receiving import read
 from front.serving.requests import RequestedResource
+from front.serving.sending import json_response
 from front.store.projection import Tree, shown
 
 STACKS = BY_KIND["ServingStack"]
@@ -45,36 +47,36 @@ class Commands:
         ]
 
     async def _retry(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request) as user:
+        with self._front.authorization.admitted(request) as user:
             resource = named(request)
             # The right to update an object includes retries.
             note_resource(request, resource, "update")
             refuse_dry_run(request)
             allow(request, "POST")
-            await self._front.authorize(user, resource, "update")
+            await self._front.authorization.authorize(user, resource, "update")
             await read(request, bodies.SMALL_BYTES_MAX)
             tree = await self._front.workflows.retry(resource, event_of(request))
             return json_response(tree)
 
     async def _revisions(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request) as user:
+        with self._front.authorization.admitted(request) as user:
             resource = named(request)
             # An earlier template may contain values that were removed since. A user who
             # may write them back may also read them.
             note_resource(request, resource, "update")
             allow(request, "GET", "HEAD")
-            await self._front.authorize(user, resource, "update")
+            await self._front.authorization.authorize(user, resource, "update")
             found = await self._front.workflows.asked(
                 resource, lambda plane, target: plane.revisions(target)
             )
             return json_response({"revisions": list(found)})
 
     async def _stacks(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request) as user:
+        with self._front.authorization.admitted(request) as user:
             resource = RequestedResource(STACKS, STACKS.home)
             note_resource(request, resource, "list")
             allow(request, "GET", "HEAD")
-            await self._front.authorize(user, resource, "list")
+            await self._front.authorization.authorize(user, resource, "list")
             found = await self._front.workflows.asked(
                 resource, lambda plane, _: plane.list(STACKS, None)
             )
@@ -85,7 +87,7 @@ class Commands:
             return json_response(_list([shown(each.tree) for each in found]))
 
     async def _stack(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request) as user:
+        with self._front.authorization.admitted(request) as user:
             # A ServingStack has the name of its cluster.
             owner = BY_KIND[STACKS.shown_by]
             resource = RequestedResource(
@@ -93,7 +95,7 @@ class Commands:
             )
             note_resource(request, resource, "get")
             allow(request, "GET", "HEAD")
-            await self._front.authorize(user, resource, "get")
+            await self._front.authorization.authorize(user, resource, "get")
             return json_response(await self._front.workflows.present(resource))
 
 

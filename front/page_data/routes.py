@@ -16,9 +16,10 @@ from api_types.resources.kinds import BY_KIND
 from front.page_data.health import ControlPlaneHealth
 from front.page_data.history import SAMPLE_SECONDS, History
 from front.serving import errors
-from front.serving.app import Front, json_response
+from front.serving.app import Front
 from front.serving.below_v1 import allow
 from front.serving.requests import RequestedResource
+from front.serving.sending import json_response
 
 PATH = "/ui/state.json"
 log = structlog.get_logger("modelplane.front.page")
@@ -48,7 +49,7 @@ class PageData:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def _state(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request) as user:
+        with self._front.authorization.admitted(request) as user:
             allow(request, "GET", "HEAD")
             namespace = request.query.get("namespace", "")
             history: dict[str, Any] = {}
@@ -63,7 +64,7 @@ class PageData:
             ):
                 try:
                     resource = RequestedResource(BY_KIND[kind], scope)
-                    await self._front.authorize(user, resource, "list")
+                    await self._front.authorization.authorize(user, resource, "list")
                 except errors.RejectedRequest as refusal:
                     if refusal.code != HTTPStatus.FORBIDDEN:
                         raise

@@ -24,7 +24,7 @@ from front.scaling.fields import NUMBER_MAX, ObjectFields, shown
 from front.scaling.numbers import NAMES, QUEUE_DEPTH, RUNNING_REQUESTS, Told
 from front.serving import errors
 from front.serving.app import Front
-from front.serving.reading import get
+from front.serving.reads.reading import check_complete, get
 from front.serving.requests import METRICS, RequestedResource, resource_of
 
 log = structlog.get_logger("modelplane.front")
@@ -227,14 +227,18 @@ class ExternalScaler:
 
         Raises `RejectedRequest` and `TooMany`.
         """
-        limits = self._front.limits
+        limits = self._front.authorization.limits
         with limits.unknown(_address_of(context.peer())):
             user = self._user_of(context)
         with limits.admitted(user.name, watch=watch):
             yield
 
     def _user_of(self, context: Any) -> User:
-        return ANYBODY if self._front.is_open else _user_of(context.auth_context())
+        return (
+            ANYBODY
+            if self._front.authorization.is_open
+            else _user_of(context.auth_context())
+        )
 
     async def _allowed(self, reference: Any, context: Any) -> Trigger:
         """Parse and authorize a call.
@@ -244,8 +248,8 @@ class ExternalScaler:
         """
         user = self._user_of(context)
         trigger = read_trigger(reference)
-        await self._front.authorize(user, trigger.resource, "get")
-        self._front.check_complete()
+        await self._front.authorization.authorize(user, trigger.resource, "get")
+        check_complete(self._front.projection)
         return trigger
 
     def _values(self, trigger: Trigger) -> Mapping[str, float]:

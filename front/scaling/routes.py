@@ -27,11 +27,13 @@ from front.scaling.answers import IdempotentRequests
 from front.scaling.numbers import NAMES, OBSERVED_AT, Told, read_numbers
 from front.scaling.webhook import read_wanted, request_id_of
 from front.serving import bodies, errors
-from front.serving.app import Front, json_response, read
+from front.serving.app import Front
 from front.serving.auditing import event_of, note_resource
 from front.serving.below_v1 import allow, named, refuse_dry_run
-from front.serving.reading import get
+from front.serving.reads.reading import check_complete, get
+from front.serving.receiving import read
 from front.serving.requests import METRICS, SCALE, RequestedResource
+from front.serving.sending import json_response
 from front.store.projection import Tree
 
 log = structlog.get_logger("modelplane.front")
@@ -60,7 +62,7 @@ class Scaling:
     # The webhook
 
     async def _scale(self, request: web.Request) -> web.Response:
-        with self._front.limits.unknown(request.remote or ""):
+        with self._front.authorization.limits.unknown(request.remote or ""):
             if self._callers is None:
                 raise errors.RejectedRequest(
                     404,
@@ -74,8 +76,8 @@ class Scaling:
             body = await read(request, BODY_BYTES_MAX)
             now = self._told.now().timestamp()
             signed = self._signed(self._callers, request, presented, body, now)
-        self._front.note_known(request, signed.user)
-        with self._front.limits.admitted(signed.user.name, watch=False):
+        self._front.authorization.note_known(request, signed.user)
+        with self._front.authorization.limits.admitted(signed.user.name, watch=False):
             return await self._scale_as(request, signed, body, now)
 
     async def _scale_as(
@@ -84,7 +86,7 @@ class Scaling:
         resource = named(request, DEPLOYMENTS, SCALE)
         note_resource(request, resource, "update")
         refuse_dry_run(request)
-        await self._front.authorize(signed.user, resource, "update")
+        await self._front.authorization.authorize(signed.user, resource, "update")
         content = request.raw_path.encode(errors="surrogateescape") + b"\n" + body
         answer = await self._answers.once(
             signed, content, now, lambda: self._scaled(request, resource, signed, body)
@@ -134,7 +136,7 @@ class Scaling:
     # Metrics
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request, any_token) as user:
+        with self._front.authorization.admitted(request, any_token) as user:
             return await self._metrics_as(request, user)
 
     async def _metrics_as(self, request: web.Request, user: User) -> web.Response:
@@ -145,8 +147,8 @@ class Scaling:
         reads = request.method in ("GET", "HEAD")
         verb = "get" if reads else "update"
         note_resource(request, resource, verb)
-        await self._front.authorize(user, resource, verb)
-        self._front.check_complete()
+        await self._front.authorization.authorize(user, resource, verb)
+        check_complete(self._front.projection)
         if reads:
             tree = get(self._front.projection, resource)
             return json_response(self.shown(resource, tree))
@@ -182,7 +184,7 @@ class Scaling:
     # Events
 
     async def _event(self, request: web.Request) -> web.Response:
-        with self._front.admitted(request, any_token) as user:
+        with self._front.authorization.admitted(request, any_token) as user:
             return await self._event_of(request, user)
 
     async def _event_of(self, request: web.Request, user: User) -> web.Response:
@@ -195,7 +197,7 @@ class Scaling:
             return _taken("events of this type do not concern a ModelDeployment")
         resource = events.deployment_of(event)
         note_resource(request, resource, "create")
-        await self._front.authorize(user, resource, "create")
+        await self._front.authorization.authorize(user, resource, "create")
         report = events.report_of(event, user.name)
         is_recorded = await self._front.workflows.record_event(
             resource, report, event_of(request)

@@ -1,16 +1,20 @@
-"""Sends responses within time limits, so that unread responses do not fill the memory.
+"""Builds responses, and sends them within time limits.
 
-Large responses are produced and sent in parts, so that other requests are served in
-between.
+The limits keep unread responses from filling the memory. Large responses are produced and
+sent in parts, so that other requests are served in between.
 """
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from aiohttp import web
 
+from front.serving.formats.negotiation import JSON
+
+_WARNING_BYTES_MAX = 4096
 PART_BYTES = 64 * 1024
 WRITE_SECONDS = 30.0
 """The time limit for a client to read one part.
@@ -40,6 +44,27 @@ class InParts(web.StreamResponse):
         self.parts = parts
         if isinstance(parts, Sequence):
             self.content_length = sum(map(len, parts))
+
+
+def encoded(tree: Any) -> bytes:
+    """Return a document as JSON."""
+    return json.dumps(tree, separators=(",", ":")).encode()
+
+
+def json_response(
+    tree: Any,
+    status: int = 200,
+    warnings: tuple[str, ...] = (),
+    content_type: str = JSON,
+) -> web.Response:
+    response = web.Response(
+        status=status, body=encoded(tree), headers={"Content-Type": content_type}
+    )
+    for warning in warnings[:20]:
+        text = warning.encode("ascii", "replace").decode()[:_WARNING_BYTES_MAX]
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response
 
 
 async def in_turns(items: Iterable[ItemT]) -> AsyncIterator[ItemT]:

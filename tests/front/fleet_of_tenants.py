@@ -32,7 +32,8 @@ from front.access.signing import Callers
 from front.commands.routes import STACKS, Commands
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
-from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.app import Front
+from front.serving.receiving import RUNNER_OPTIONS
 from front.serving.writes.turns import WriteTurns
 from front.store.projection import LATE_MICROSECONDS, ObjectKey, Projection, Tree
 from tests.workflows.environment.harness import a_deployment

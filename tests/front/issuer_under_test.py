@@ -14,7 +14,8 @@ from front.access.access_file import AccessRules
 from front.access.id_tokens import Claims, IdTokens
 from front.access.issuer import Issuer
 from front.access.limits import Allowance, Limits
-from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.app import Front
+from front.serving.receiving import RUNNER_OPTIONS
 from front.store.projection import Projection
 from tests.front.fleet_of_tenants import ACCESS
 from tests.front.token_issuer import AUDIENCE, TokenIssuer

@@ -12,9 +12,9 @@ from fleet_client.errors import Refused as Unusable
 from front.access.access_file import AccessFile, AccessRules
 from front.access.files import BadAccessFile, load
 from front.main import access_rules
-from front.serving.app import _verb
 from front.serving.errors import RejectedRequest
 from front.serving.requests import resource_of
+from front.serving.resources import _verb
 
 TOKEN = "token-of-alice"  # noqa: S105 - of this test
 GROUP = "/apis/modelplane.ai/v1alpha1"

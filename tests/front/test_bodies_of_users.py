@@ -166,7 +166,7 @@ async def test_bodies_of_one_user_are_parsed_one_at_a_time_between_those_of_othe
         return asyncio.create_task(fleet.ask("POST", access_reviews.PATH, user, body))
 
     async def waiting() -> tuple[int, int, int]:
-        requests = fleet.front.limits._requests
+        requests = fleet.front.authorization.limits._requests
         return requests["ann"], requests["root"], bodies._THREAD._work_queue.qsize()
 
     monkeypatch.setattr(bodies, "parse_object", slow)

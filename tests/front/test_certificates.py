@@ -22,8 +22,8 @@ from front.access.access import AccessControl
 from front.access.access_file import AccessRules, User
 from front.access.certificates import of_connection
 from front.main import _tls
-from front.serving import watching
 from front.serving.app import Front
+from front.serving.reads import watching
 from front.store.projection import Projection
 from testbed.cluster.pki import LIFETIME, Authority
 from tests.front.fleet_of_tenants import ACCESS, TOKENS

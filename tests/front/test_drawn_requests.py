@@ -10,7 +10,7 @@ import pytest
 import requests
 
 from api_types.resources.kinds import SERVED
-from front.serving import app
+from front.serving import resources
 from tests.front import requests_below_v1
 from tests.front.drawn_requests import (
     BELOW_V1,
@@ -110,7 +110,7 @@ async def test_an_internal_error_is_found(monkeypatch: pytest.MonkeyPatch) -> No
         "GET", "http://front/apis/modelplane.ai/v1alpha1/inferenceclusters"
     ).prepare()
     assert await problem_of(request) == ""
-    monkeypatch.setattr(app, "listed", fails)
+    monkeypatch.setattr(resources, "listed", fails)
     assert (await problem_of(request)).startswith("500")
 
 

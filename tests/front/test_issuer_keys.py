@@ -26,7 +26,7 @@ from front.access.issuer import (
 from front.access.limits import Allowance
 from front.access.request_header import InvalidUserHeader
 from front.main import access_of
-from front.serving import watching
+from front.serving.reads import watching
 from testbed.cluster.pki import Authority
 from tests.front.fleet_of_tenants import ACCESS
 from tests.front.issuer_under_test import PATH, served

@@ -10,7 +10,8 @@ import pytest
 
 from front.access import limits as module
 from front.access.limits import Allowance, Buckets, Limits, TooMany
-from front.serving import access_reviews, watching
+from front.serving import access_reviews
+from front.serving.reads import watching
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 from tests.workflows.environment.harness import eventually
 

@@ -15,11 +15,12 @@ from aiohttp.test_utils import make_mocked_request
 
 from api_types.resources.kinds import BY_KIND
 from fleet_client.refs.selectors import TERMS_MAX
-from front.serving import errors, reading, sending
-from front.serving.reading import Form, listed
+from front.serving import errors, sending
+from front.serving.reads import reading
+from front.serving.reads.reading import Form, listed
+from front.serving.reads.selectors import ObjectSelector
+from front.serving.reads.watching import Watch
 from front.serving.requests import RequestedResource
-from front.serving.selectors import ObjectSelector
-from front.serving.watching import Watch
 from front.store import projection as projection_module
 from front.store.projection import ObjectKey, Projection
 from tests.front.fleet_of_tenants import START, an_object
@@ -89,7 +90,7 @@ async def test_rows_and_metadata_are_produced_as_their_client_reads(
     made: list[bytes] = []
     written: list[bytes] = []
     at: list[tuple[int, int]] = []
-    encoded = reading.encoded
+    encoded = sending.encoded
 
     def noted(tree: Any) -> bytes:
         made.append(encoded(tree))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from front.serving import app
+from front.serving import receiving
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 
 PATH = b"/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
@@ -68,4 +68,4 @@ async def test_malformed_requests_are_rejected_without_an_error_in_the_log(
         (record.name, record.levelname, record.exc_info)
         for record in caplog.records
         if "handling request" in record.msg
-    ] == [(app._SERVER_LOG.name, "DEBUG", None)]
+    ] == [(receiving._SERVER_LOG.name, "DEBUG", None)]

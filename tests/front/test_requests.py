@@ -17,8 +17,9 @@ from fleet_client.temporal.control_plane import ControlPlane
 from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.access.reviews import Unanswered
-from front.serving import access_reviews, errors, watching
+from front.serving import access_reviews, errors
 from front.serving.app import Front
+from front.serving.reads import watching
 from front.store.projection import LATE_MICROSECONDS, ObjectKey, Projection, Tree
 from tests.workflows.environment.harness import eventually
 

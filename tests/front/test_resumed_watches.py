@@ -15,9 +15,9 @@ import pytest
 
 from api_types.clock import timestamp
 from api_types.resources.kinds import BY_KIND
-from front.serving.reading import Form, listed
+from front.serving.reads.reading import Form, listed
+from front.serving.reads.watching import Watch
 from front.serving.requests import RequestedResource
-from front.serving.watching import Watch
 from front.store import projection
 from front.store.projection import (
     LATE_MICROSECONDS,

@@ -14,10 +14,11 @@ from aiohttp import web
 
 from api_types.resources.kinds import BY_KIND
 from front.access.limits import Allowance, Limits
-from front.serving import sending, watching
-from front.serving.reading import Form
+from front.serving import sending
+from front.serving.reads import watching
+from front.serving.reads.reading import Form
+from front.serving.reads.watching import Watch
 from front.serving.requests import resource_of
-from front.serving.watching import Watch
 from front.store import projection as projection_module
 from front.store.projection import ObjectKey, StoredObject
 from tests.front.fleet_of_tenants import START, Fleet, a_fleet, an_object
@@ -71,7 +72,7 @@ async def test_unread_responses_count_as_requests_of_their_user(
     fill(fleet, LARGE)
 
     async def counted() -> int:
-        return fleet.front.limits._requests["ann"]
+        return fleet.front.authorization.limits._requests["ann"]
 
     async def status() -> int:
         return (await fleet.ask("GET", f"{PATH}/mine"))[0]
@@ -90,7 +91,7 @@ async def test_the_response_to_a_write_counts_but_is_never_rejected(
     fill(fleet, LARGE)
 
     async def counted() -> int:
-        return fleet.front.limits._requests["ann"]
+        return fleet.front.authorization.limits._requests["ann"]
 
     async def deleting() -> int:
         return sum(
@@ -118,7 +119,7 @@ async def test_the_connection_of_a_client_that_does_not_read_is_closed(
     fill(fleet, LARGE * 300_000 // size, size)
 
     async def counted() -> int:
-        return fleet.front.limits._requests["ann"]
+        return fleet.front.authorization.limits._requests["ann"]
 
     with unread(fleet, f"GET {PATH}"):
         await eventually(counted, lambda count: count == 1, what="the answer")
@@ -170,7 +171,7 @@ async def test_a_large_response_that_is_read_slowly_is_aborted(
     fill(fleet, LARGE * 2)
 
     async def counted() -> int:
-        return fleet.front.limits._requests["ann"]
+        return fleet.front.authorization.limits._requests["ann"]
 
     with unread(fleet, f"GET {PATH}", 256 * 1024, accept) as connection:
         connection.settimeout(0)

@@ -29,7 +29,7 @@ from front.page.files import FOLDER, SETTINGS
 from front.scaling import events
 from front.scaling import scaler_messages as messages
 from front.serving import access_reviews
-from front.serving.reading import _token
+from front.serving.reads.reading import _token
 from front.serving.requests import subresources
 from front.store.projection import ObjectKey
 from testbed.cluster.pki import Authority

@@ -807,7 +807,7 @@ PASSED_OVER = (
         "tests/front/applying/test_apply_requests.py",
     ),
     Mutant(
-        "front/serving/reading.py",
+        "front/serving/reads/reading.py",
         "_continued",
         "all(isinstance(part, str) for part in (kind, namespace, name))",
         "True",

@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from front.serving import bodies, errors, list_options
+from front.serving import bodies, errors
+from front.serving.reads import list_options
 from front.store.projection import Tree
 
 OPTIONS = "DeleteOptions"

@@ -4,7 +4,7 @@ from typing import Any
 
 from api_types.resources.kinds import SERVED, KindInfo, columns_of
 from api_types.validation.schema import json_schema
-from front.serving.tables import WIDE
+from front.serving.reads.tables import WIDE
 
 Json = dict[str, Any]
 CATEGORY = "modelplane"

@@ -17,7 +17,8 @@ from yarl import URL
 from fleet_client.temporal.control_plane import ControlPlane
 from front.access.access import AccessControl
 from front.access.access_file import AccessRules
-from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.app import Front
+from front.serving.receiving import RUNNER_OPTIONS
 from front.store.projection import Projection
 from testbed.cluster.control_plane import ClusterControlPlane
 from testbed.cluster.pki import Authority

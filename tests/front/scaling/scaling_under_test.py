@@ -27,7 +27,8 @@ from front.access.signing import Callers, signed_text
 from front.audit.log import AuditLog
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
-from front.serving.app import RUNNER_OPTIONS, Front
+from front.serving.app import Front
+from front.serving.receiving import RUNNER_OPTIONS
 from front.store.projection import ObjectKey, Projection
 
 Json = dict[str, Any]

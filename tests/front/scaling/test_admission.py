@@ -231,7 +231,7 @@ async def test_signed_callers_are_limited_by_name_and_unknown_ones_by_address(
     ]
     assert (await asked(client, "GET", SCALE))[0] == 429
     with pytest.raises(TooMany):
-        served.front.limits.address_asks("127.0.0.1")
+        served.front.authorization.limits.address_asks("127.0.0.1")
     assert [
         (await asked(client, "POST", SCALE, COUNT, **signed(number)))[0]
         for number in range(3)
@@ -310,7 +310,7 @@ def reference() -> Any:
 
 @pytest.mark.parametrize("method", ["IsActive", "GetMetricSpec", "GetMetrics"])
 async def test_calls_of_keda_are_limited(served: ScalingUnderTest, method: str) -> None:
-    served.front._access = AccessControl()
+    served.front.authorization.access = AccessControl()
     served.told.tell(CHAT, Numbers("chat", served.now, {"queueDepth": 1}))
     request = (
         messages.GetMetricsRequest(scaledObjectRef=reference())
@@ -330,7 +330,7 @@ async def test_streams_of_keda_are_limited_like_watches(
     served: ScalingUnderTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
-    served.front._access = AccessControl()
+    served.front.authorization.access = AccessControl()
     served.told.tell(CHAT, Numbers("chat", served.now, {"queueDepth": 1}))
     async with a_scaler(served) as keda:
         stream = keda.stream(reference())
@@ -341,7 +341,7 @@ async def test_streams_of_keda_are_limited_like_watches(
         served.projection.remove(CHAT, 5000)
         with pytest.raises(grpc.aio.AioRpcError):
             await stream.read()
-    assert not served.front.limits._watches
+    assert not served.front.authorization.limits._watches
 
 
 async def test_calls_without_a_known_certificate_are_limited_by_address(
@@ -355,7 +355,7 @@ async def test_calls_without_a_known_certificate_are_limited_by_address(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     ]
     with pytest.raises(TooMany):
-        served.front.limits.address_asks("127.0.0.1")
+        served.front.authorization.limits.address_asks("127.0.0.1")
 
 
 @pytest.mark.parametrize(

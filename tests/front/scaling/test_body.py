@@ -16,7 +16,7 @@ from aiohttp.web import Request
 
 from front.access.signing import SIGNATURE, TIMESTAMP, WINDOW_SECONDS
 from front.scaling.routes import BODY_BYTES_MAX
-from front.serving.app import read
+from front.serving.receiving import read
 from tests.front.scaling.scaling_under_test import (
     NOW,
     TOKEN,

@@ -47,7 +47,7 @@ def reference(name: str = "chat", namespace: str = "a", **metadata: str) -> Any:
 @pytest.fixture
 async def keda(served: ScalingUnderTest) -> AsyncIterator[Keda]:
     """A scaler of a front without an access file."""
-    served.front._access = AccessControl()
+    served.front.authorization.access = AccessControl()
     async with a_scaler(served) as keda:
         yield keda
 

@@ -35,7 +35,7 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ScalingUnderTest:
     """A front without an access file, with metrics of a deployment."""
     monkeypatch.setattr(external_scaler, "CHECK_SECONDS", 0.05)
     served = ScalingUnderTest(tmp_path, limits=Limits(ALLOWANCE))
-    served.front._access = AccessControl()
+    served.front.authorization.access = AccessControl()
     served.told.tell(CHAT, Numbers("chat", served.now, {"queueDepth": 1}))
     return served
 
@@ -129,7 +129,7 @@ async def test_a_stream_above_its_users_limit_is_rejected_at_once(
     served: ScalingUnderTest,
 ) -> None:
     allowance = Allowance(per_second=50, burst=200, requests=1, watches=1)
-    served.front.limits = Limits(allowance)
+    served.front.authorization.limits = Limits(allowance)
     async with a_server(served, allowance) as address, connected(address) as keda:
         stream = keda.stream(REFERENCE)
         assert (await stream.read()).result
@@ -191,11 +191,11 @@ async def test_the_streams_of_a_vanished_client_end(
         port = between.sockets[0].getsockname()[1]
         async with connected(f"127.0.0.1:{port}") as keda:
             assert (await keda.stream(REFERENCE, seconds=600).read()).result
-            assert served.front.limits._watches.total() == 1
+            assert served.front.authorization.limits._watches.total() == 1
             relay.cut = True
 
             async def watches() -> int:
-                return served.front.limits._watches.total()
+                return served.front.authorization.limits._watches.total()
 
             await eventually(
                 watches, lambda count: not count, what="the end of the stream"

@@ -12,16 +12,17 @@ from typing import Any
 
 from aiohttp import web
 
-from front.serving import errors, list_options, tables
-from front.serving.reading import (
+from front.serving import errors
+from front.serving.reads import list_options, tables
+from front.serving.reads.reading import (
     Form,
     Parameters,
     check_all_are_read,
     number,
     selection,
 )
+from front.serving.reads.selectors import ObjectSelector
 from front.serving.requests import RequestedResource
-from front.serving.selectors import ObjectSelector
 from front.serving.sending import PART_BYTES, WRITE_SECONDS, in_turns
 from front.store.projection import (
     OTHER_FRONT_MICROSECONDS,

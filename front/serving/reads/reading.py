@@ -5,11 +5,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from front.serving import errors, list_options, tables
+from front.serving import errors
 from front.serving.formats import negotiation
+from front.serving.reads import list_options, tables
+from front.serving.reads.selectors import ObjectSelector
 from front.serving.requests import RequestedResource
-from front.serving.selectors import ObjectSelector
-from front.serving.sending import in_turns
+from front.serving.sending import encoded, in_turns
 from front.store.projection import ObjectKey, Projection, StoredObject, Tree
 
 _LIMIT_MAX = 10_000
@@ -141,8 +142,10 @@ class ListSnapshot:
         yield _EMPTY[1:]
 
 
-def encoded(tree: Tree) -> bytes:
-    return json.dumps(tree, separators=(",", ":")).encode()
+def check_complete(projection: Projection) -> None:
+    """Raise `RejectedRequest` (503) until the projection has all objects."""
+    if not projection.complete:
+        raise errors.not_yet("the objects are not loaded yet; try again in a moment")
 
 
 def get(projection: Projection, resource: RequestedResource) -> Tree:
@@ -153,7 +156,7 @@ def get(projection: Projection, resource: RequestedResource) -> Tree:
             "no worker has answered for this object yet; try again in a moment"
         )
     if stored is None:
-        raise errors.not_found(resource.info.group, resource.info.plural, resource.name)
+        raise errors.not_found(*resource.identity)
     return stored.tree
 
 

@@ -1,0 +1,1 @@
+"""Serves reads: objects, lists, tables and watches, from the projection."""
