@@ -77,13 +77,8 @@ from activities.workloads.activities import WorkloadActivities
 from api_types import queues
 from api_types.environment import CONFIG_VARIABLE
 from api_types.queues import ClusterWork
-from api_types.settings import (
-    Settings,
-    UnreadableSettings,
-    WorkerSettings,
-    bad_settings,
-    images_by_tag,
-)
+from api_types.sections.programs import WorkerSettings
+from api_types.settings import Settings, UnreadableSettings, bad_settings, images_by_tag
 from fleet_client.errors import CommandFailed
 from fleet_client.temporal.build import build_id
 from fleet_client.temporal.connection import connect

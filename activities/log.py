@@ -16,7 +16,7 @@ from temporalio import activity
 from temporalio.exceptions import CancelledError
 
 from api_types.errors import ModelplaneError, TransientError
-from api_types.settings import LogSettings
+from api_types.sections.programs import LogSettings
 
 
 class ActivityFailures(logging.Filter):

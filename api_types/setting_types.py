@@ -8,6 +8,7 @@ rejected when the settings are read, together with its key.
 
 import json
 import re
+from ipaddress import IPv4Network, IPv6Network
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -42,6 +43,8 @@ _PORT_MAX = 65535
 _URL_MAX = 1024
 # The name of an image comes after the name of the mirror.
 _MIRROR_MAX = 127
+
+Network = IPv4Network | IPv6Network
 
 MIRROR = "mirror"
 """The value of `workloads.namespace` for a namespace per deployment.

@@ -20,7 +20,7 @@ from activities.routing.denied_networks import DeniedNetworks
 from api_types.errors import NoControlCluster, PermissionDenied, StackMissing
 from api_types.messages.cluster_work import Connection
 from api_types.messages.gateway_work import GatewayFacts
-from api_types.settings import ControlClusterSettings
+from api_types.sections.clusters import ControlClusterSettings
 
 NAME = "control"
 """The name of the control cluster in messages. It is not an InferenceCluster."""

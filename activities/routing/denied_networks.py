@@ -21,7 +21,7 @@ from activities.cluster_objects.cluster_api import (
 )
 from api_types.errors import AnswerTooLarge, PermissionDenied, StackMissing
 from api_types.limits import DENIED_NETWORKS_MAX
-from api_types.settings import Network
+from api_types.setting_types import Network
 
 N = TypeVar("N", ipaddress.IPv4Network, ipaddress.IPv6Network)
 

@@ -57,7 +57,7 @@ from api_types.messages.stack import (
     UninstallRelease,
 )
 from api_types.resources.inference_gateway import SINGLETON_NAME
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 
 _GATEWAY = "InferenceGateway"
 _NOTES_MAX = 20

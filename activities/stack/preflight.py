@@ -24,7 +24,7 @@ from api_types.errors import InvalidInput, NameConflict, PermissionDenied, Unsup
 from api_types.messages.cluster_work import Connection
 from api_types.messages.stack import PreflightStack, StackPlan
 from api_types.resources.serving_stack import ServingStackSpec
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 
 SAME_CLUSTER = "SameAsControlCluster"
 _KUBE_SYSTEM = ObjectId(kinds.NAMESPACE, "", "kube-system")

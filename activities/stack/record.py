@@ -5,7 +5,7 @@ from typing import Any
 
 from api_types.pins import charts
 from api_types.resources.serving_stack import ServingStackSpec, StackVersions
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 
 _GKE_DRIVER_ROOT = "/home/kubernetes/bin/nvidia"
 _MINOR = re.compile(r"v?(\d{1,9})\.(\d{1,9})\.")

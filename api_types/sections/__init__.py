@@ -1,1 +1,1 @@
-"""Groups of settings with many fields, and the base class of all groups."""
+"""The groups of settings, a module for each subject, and their base class."""

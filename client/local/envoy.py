@@ -7,7 +7,7 @@ from activities.render.stack.values import values_of
 from activities.stack.record import stack_record
 from api_types.pins import charts
 from api_types.resources.inference_gateway import SINGLETON_NAME
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.node.envoy_stack import ControlEnvoy, EnvoyStack
 
 

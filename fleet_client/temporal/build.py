@@ -11,7 +11,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from api_types.settings import WorkerSettings
+from api_types.sections.programs import WorkerSettings
 
 _DISTRIBUTION = "modelplane-temporal"
 _FOLDER = Path(__file__).parents[2]

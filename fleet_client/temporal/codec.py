@@ -43,7 +43,7 @@ from temporalio.converter import (
 
 from api_types.payloads import unreadable
 from api_types.payloads.limits import shortened
-from api_types.settings import EncryptionSettings
+from api_types.sections.temporal import EncryptionSettings
 from fleet_client.errors import Refused
 
 ENCODING = b"binary/encrypted"

@@ -15,7 +15,8 @@ from temporalio.client import Client, RPCError
 from temporalio.runtime import Runtime
 from temporalio.service import TLSConfig
 
-from api_types.settings import Settings, TemporalSettings
+from api_types.sections.temporal import TemporalSettings
+from api_types.settings import Settings
 from fleet_client.errors import Refused, Unreachable
 from fleet_client.temporal.codec import codec_of
 from fleet_client.temporal.converter import DATA_CONVERTER

@@ -21,7 +21,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from api_types.settings import WorkerSettings
+from api_types.sections.programs import WorkerSettings
 from tests.workflows.environment.harness import eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
 

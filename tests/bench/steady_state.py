@@ -32,7 +32,8 @@ from activities.secrets.selection import secret_store
 from activities.secrets.store import StoredSecret
 from api_types import names, queues
 from api_types.messages.entities import SetSpec
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from testbed.fleet.fleet_file import FleetFile
 from testbed.running import Running
 from testbed.testbed import Testbed

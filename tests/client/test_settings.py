@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from api_types.environment import CONFIG_VARIABLE, OTHERS, is_setting
-from api_types.settings import SecretSettings, Settings, TemporalSettings
+from api_types.sections.clusters import SecretSettings
+from api_types.sections.temporal import TemporalSettings
+from api_types.settings import Settings
 from client.failures import report
 from fleet_client.configuration import (
     home_folder,

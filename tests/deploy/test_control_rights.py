@@ -46,7 +46,7 @@ from api_types.messages.gateway_work import (
 )
 from api_types.messages.routing import SelectedEndpoint
 from api_types.names import service_route_name
-from api_types.settings import ControlClusterSettings
+from api_types.sections.clusters import ControlClusterSettings
 from testbed.cluster.control_plane import SERVICE_CIDR
 from testbed.running import Running
 from tests.activities.environment import operator

@@ -24,7 +24,8 @@ from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretReader, StoredSecret
 from api_types.errors import PermissionDenied
 from api_types.resources.secrets import ConfigMap, Secret
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from client.manifests.secrets import delete_secrets, store_secrets
 from fleet_client.errors import CommandFailed
 from testbed.running import Running

@@ -32,8 +32,8 @@ USE_CASES = sorted(
 
 _HEAD = """# Settings
 
-This page is generated from the code: change the descriptions in `api_types/settings.py` and
-`api_types/sections/`, and run `make docs-reference`.
+This page is generated from the code: change the descriptions in `api_types/sections/`,
+and run `make docs-reference`.
 
 The worker, the front and the command line read the same settings, in this order of precedence:
 

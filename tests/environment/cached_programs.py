@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.programs.install import cache_folder
 from testbed.programs.versions import TOOLS
 

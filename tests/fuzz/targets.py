@@ -31,7 +31,7 @@ from api_types.messages import signals
 from api_types.messages.delivery import Receiver, Signal
 from api_types.model_sources import is_revision
 from api_types.resources.secrets import DataManifest
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 from api_types.text.printable import escaped
 from api_types.text.quantity import parse_quantity
 from api_types.validation.manifests import InvalidManifest, Problem, admit_all, parse

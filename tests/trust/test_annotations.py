@@ -8,7 +8,8 @@ import pytest
 from activities.render.inputs.findings import InvalidSpec
 from activities.render_settings import render_settings
 from api_types import labels
-from api_types.settings import Settings, WorkloadSettings
+from api_types.sections.workloads import WorkloadSettings
+from api_types.settings import Settings
 from tests.activities.render import builders as rendering
 
 # Rejected keys, taken from the documentation of each runtime.

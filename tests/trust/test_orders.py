@@ -29,12 +29,9 @@ from api_types.errors import PermissionDenied
 from api_types.messages.cluster_work import ApplyReplica, ClusterFacts, Connection
 from api_types.pins.charts import STACK_NAMESPACES
 from api_types.resources.kinds import SERVED
-from api_types.settings import (
-    KubeconfigSettings,
-    SecretSettings,
-    Settings,
-    WorkerSettings,
-)
+from api_types.sections.clusters import KubeconfigSettings, SecretSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.settings import Settings
 from tests.activities.environment.asking import asked_by
 from tests.activities.render.builders import a_member, an_engine
 from worker import build_activities, work_on_clusters

@@ -29,7 +29,9 @@ from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
 from api_types.messages.entities import StartReplica
 from api_types.resources.kinds import BY_KIND
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from tests.workflows.environment.failed_starts import refusal_of
 from tests.workflows.environment.harness import a_deployment, eventually
 from tests.workflows.environment.protocol_fleet import protocol_server

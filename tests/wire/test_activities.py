@@ -20,7 +20,8 @@ from temporalio.common import RawValue, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from tests.random_cases import cases, generator
 from tests.wire.inputs import LARGE, bad_inputs
 from tests.workflows.environment.protocol_fleet import protocol_server, workers_here

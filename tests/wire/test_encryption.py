@@ -28,14 +28,14 @@ from temporalio.service import RPCError
 from activities.messaging.search_attributes import identity_at_start
 from api_types import names, queues
 from api_types.messages.entities import RetryNow, SetSpec
-from api_types.settings import (
+from api_types.sections.clusters import SecretSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import (
     EncryptionSettings,
     QueueSettings,
-    SecretSettings,
-    Settings,
     TemporalSettings,
-    WorkerSettings,
 )
+from api_types.settings import Settings
 from fleet_client.temporal.codec import ENCODING
 from fleet_client.temporal.connection import connect
 from tests.workflows.environment.harness import eventually

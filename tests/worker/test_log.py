@@ -19,7 +19,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.log import configure_logging
 from api_types.errors import ClusterUnreachable, CredentialsInvalid, TransientError
-from api_types.settings import LogSettings
+from api_types.sections.programs import LogSettings
 
 ESCAPE = "\x1b"
 Format = Literal["json", "console"]

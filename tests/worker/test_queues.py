@@ -13,7 +13,9 @@ from temporalio.worker import Worker
 
 import worker
 from api_types import queues
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from tests.environment.idle_clusters import IdlePool
 from tests.worker.queue_load import (
     LOAD_QUEUE,

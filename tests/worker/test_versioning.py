@@ -10,7 +10,9 @@ from temporalio.worker import WorkerDeploymentConfig
 
 import worker
 from api_types import queues
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from fleet_client.temporal.build import build_of_sources
 
 STAMPED = "v0.1.0-12-gabc1234"

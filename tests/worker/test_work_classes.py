@@ -14,18 +14,17 @@ from activities.routing.activities import RoutingActivities
 from activities.stack.activities import StackActivities
 from activities.workloads.activities import WorkloadActivities
 from api_types.queues import ClusterWork
-from api_types.settings import (
-    CacheSettings,
+from api_types.sections.caches import CacheSettings
+from api_types.sections.clusters import (
     ClusterSettings,
     ControlClusterSettings,
-    GatewaySettings,
-    PickerSettings,
     SecretSettings,
-    Settings,
     TeardownSettings,
-    WorkerSettings,
-    WorkloadSettings,
 )
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.stacks import GatewaySettings
+from api_types.sections.workloads import PickerSettings, WorkloadSettings
+from api_types.settings import Settings
 from worker import build_activities, work_on_clusters
 
 OWNERS = (

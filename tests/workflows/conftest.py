@@ -16,7 +16,8 @@ from kubernetes.client import ApiClient
 from activities.secrets.selection import secret_store
 from activities.secrets.store import SecretStore, StoredSecret
 from api_types.clock import utc_now
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from testbed.running import ClusterRunning, Running
 from tests.environment.local_hub import LocalHub, local_hub
 from tests.workflows.environment.harness import (

@@ -30,7 +30,8 @@ from api_types.messages.delivery import (
 from api_types.messages.entities import ClassChanged
 from api_types.messages.signals import InferenceClusterSignals
 from api_types.payloads.limits import LIST_BYTES_MAX, split_by_size, wire_size
-from api_types.settings import QueueSettings, Settings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from tests.simulation.lives.virtual_plane import (
     VirtualPlane,
     on_a_virtual_loop,

@@ -19,7 +19,7 @@ from activities.clients.helm.limits import HelmLimits
 from activities.clients.helm.port import Chart
 from api_types.digests import short_hash
 from api_types.errors import ChartUnavailable, InvalidInput
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 # A full version. Helm interprets `1.7` or `1.x` as a range, and the selected version

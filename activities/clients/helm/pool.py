@@ -17,7 +17,7 @@ from activities.clients.helm.port import HelmPool, HelmPort
 from activities.clients.kubernetes.kubeconfig import ApiServerAccess
 from api_types.errors import Unsupported
 from api_types.messages.cluster_work import Connection
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 
 log = structlog.get_logger("modelplane.helm")
 

@@ -34,7 +34,7 @@ from api_types.errors import (
     Unsupported,
 )
 from api_types.model_sources import ImageReference, is_digest, read_image
-from api_types.settings import Network
+from api_types.setting_types import Network
 
 # The distribution specification requires registries to accept manifests of this size.
 _MANIFEST_BYTES_MAX = 4 << 20

@@ -38,7 +38,7 @@ from api_types.errors import (
     ServerError,
     Unsupported,
 )
-from api_types.settings import Network
+from api_types.setting_types import Network
 
 # A page has up to 1000 objects. A key has up to 1024 bytes, each encoded in three
 # characters. An object has about ten elements.

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from activities.clients.kubernetes.redact import redact
 from activities.clients.outward.addresses import api_server_rules
 from api_types.errors import CredentialsInvalid
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 from api_types.text.reader import Unreadable, read_one
 
 _SIZE_MAX = 1 << 20

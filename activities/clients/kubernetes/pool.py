@@ -32,7 +32,7 @@ from api_types.errors import CredentialsInvalid, PermissionDenied, Unsupported
 from api_types.labels import SYSTEM_NAMESPACE
 from api_types.messages.clouds import CloudAccount
 from api_types.messages.cluster_work import Connection
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 
 # Requests that started with the old credential may still complete.
 _CLOSE_AFTER_SECONDS = 60.0

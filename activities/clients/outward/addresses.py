@@ -8,7 +8,7 @@ because a name may resolve to any address and to another one each time.
 import ipaddress
 from dataclasses import dataclass
 
-from api_types.settings import Network
+from api_types.setting_types import Network
 from api_types.text.addresses import Ip, meant, normalized_host, written_address
 
 PRIVATE_SETTING = "outbound.privateAddresses"

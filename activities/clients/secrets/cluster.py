@@ -34,7 +34,8 @@ from activities.secrets.store import (
 )
 from api_types import labels
 from api_types.errors import CredentialsInvalid, NameConflict
-from api_types.settings import KubeconfigSettings, Settings
+from api_types.sections.clusters import KubeconfigSettings
+from api_types.settings import Settings
 
 _SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _KINDS: tuple[SecretKind, ...] = ("Secret", "ConfigMap")

@@ -14,7 +14,7 @@ from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import GroupVersionKind, ObjectId
 from activities.render.inputs.settings import RenderSettings
 from api_types.errors import ServerError, StorageClassMissing
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 from tests.activities.caches.staging import (
     SHARED,
     a_storage_class,

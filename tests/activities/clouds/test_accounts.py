@@ -24,7 +24,7 @@ from api_types.errors import (
 )
 from api_types.messages.clouds import CloudAccount
 from api_types.sections.clouds import ProvisionSettings
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 
 ACCOUNT = CloudAccount(
     provider="GKE",

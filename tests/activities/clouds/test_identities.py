@@ -21,7 +21,7 @@ from activities.clouds.provider import BearerToken
 from activities.secrets.store import SecretMissing, StoredSecret
 from api_types.errors import CredentialsInvalid, PermissionDenied
 from api_types.messages.cluster_work import Connection, Identity
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 from fakes.aws.account import Account
 from fakes.aws.signatures import verify_token
 from tests.environment.impostor import a_certificate

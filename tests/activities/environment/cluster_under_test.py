@@ -35,8 +35,8 @@ from api_types.messages.cluster_work import (
     WatchCluster,
 )
 from api_types.messages.observations import Observed, ObservedCluster, ObservedReplica
+from api_types.sections.clusters import KubeconfigSettings
 from api_types.setting_types import AdoptRenderer
-from api_types.settings import KubeconfigSettings
 from tests.activities.environment.asking import asked_by
 from tests.environment.background import in_background
 from tests.environment.waiting import TIMEOUT_SECONDS, pauses

@@ -22,7 +22,7 @@ from activities.cluster_objects.cluster_api import (
 from activities.routing.activities import RoutingActivities
 from activities.routing.control_cluster import ControlCluster
 from api_types import names
-from api_types.settings import ControlClusterSettings
+from api_types.sections.clusters import ControlClusterSettings
 from testbed.running import Running
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import (

@@ -31,7 +31,7 @@ from api_types.messages.gateway_work import (
     WatchGateway,
 )
 from api_types.messages.routing import SelectedEndpoint
-from api_types.settings import ControlClusterSettings
+from api_types.sections.clusters import ControlClusterSettings
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_in_memory import cluster_in_memory, patch
 from tests.activities.routing.conftest import SETTINGS, Control

@@ -12,7 +12,7 @@ from activities.routing.denied_networks import DeniedNetworks, bounded
 from api_types.errors import InvalidInput, PermissionDenied, StackMissing
 from api_types.limits import DENIED_NETWORKS_MAX
 from api_types.messages.gateway_work import ApplyBackend, WatchGateway
-from api_types.settings import ControlClusterSettings
+from api_types.sections.clusters import ControlClusterSettings
 from testbed.cluster.control_plane import SERVICE_CIDR
 from tests.activities.routing.conftest import Control
 

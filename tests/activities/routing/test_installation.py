@@ -26,7 +26,7 @@ from api_types.messages.gateway_work import (
 )
 from api_types.messages.routing import GatewayBackend
 from api_types.pins import charts
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.activities.environment.asking import asked_by
 from tests.activities.environment.cluster_under_test import eventually
 from tests.activities.routing.conftest import Control

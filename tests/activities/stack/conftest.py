@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from activities.clients.helm.pool import HelmClients
 from activities.stack.activities import StackActivities
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.activities.environment.cluster_under_test import cluster_from, eventually
 from tests.activities.stack.stack_under_test import StackUnderTest
 from tests.environment.cached_programs import with_cached_helm

@@ -28,7 +28,7 @@ from api_types.messages.stack import (
     StackSeen,
     UninstallRelease,
 )
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.environment.cached_programs import with_cached_helm
 from tests.environment.stack_testbed import StackCluster

@@ -30,7 +30,8 @@ from api_types.messages.stack import (
     StackOrder,
     UninstallRelease,
 )
-from api_types.settings import KubeconfigSettings, StackSettings
+from api_types.sections.clusters import KubeconfigSettings
+from api_types.sections.stacks import StackSettings
 from tests.activities.environment.asking import asked_by
 from tests.environment.cached_programs import with_cached_helm
 

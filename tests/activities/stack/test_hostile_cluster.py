@@ -52,7 +52,7 @@ from api_types.messages.stack import (
     UninstallRelease,
 )
 from api_types.resources.serving_stack import ServingStackSpec
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.activities.environment.asking import asked_by
 from tests.random_cases import cases, generator
 

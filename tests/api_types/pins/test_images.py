@@ -5,15 +5,9 @@ from pydantic import ValidationError
 
 from api_types.model_sources import read_image
 from api_types.pins import images
-from api_types.settings import (
-    CacheSettings,
-    OciSettings,
-    PickerSettings,
-    Settings,
-    SidecarSettings,
-    bad_settings,
-    images_by_tag,
-)
+from api_types.sections.caches import CacheSettings, OciSettings
+from api_types.sections.workloads import PickerSettings, SidecarSettings
+from api_types.settings import Settings, bad_settings, images_by_tag
 
 DIGEST = "sha256:" + "ab" * 32
 PINS = {

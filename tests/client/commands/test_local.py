@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 
 from api_types.environment import HOME_VARIABLE
+from api_types.sections.clusters import ControlClusterSettings
 from api_types.sections.front import FrontSettings
-from api_types.settings import ControlClusterSettings, Settings
+from api_types.settings import Settings
 from client.failures import ExitCode
 from client.local import front, processes
 from client.local.program import program_as_typed

@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from api_types import queues
-from api_types.settings import WorkerSettings
+from api_types.sections.programs import WorkerSettings
 from client.commands.change.workers import status_table
 from client.failures import report
 from fleet_client.errors import NotFound, WriteConflict

@@ -32,7 +32,9 @@ from api_types.messages.scheduling import (
 from api_types.prices import price_milli
 from api_types.resources.replica_spec import replica_spec
 from api_types.resources.status import Condition
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from client.history.differences import differences
 from client.history.scheduler_runs import replay
 from fleet_client.refs.targets import SCHEDULER

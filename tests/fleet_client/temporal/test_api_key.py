@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from api_types.settings import Settings, TemporalSettings
+from api_types.sections.temporal import TemporalSettings
+from api_types.settings import Settings
 from fleet_client.errors import Refused, Unreachable
 from fleet_client.temporal.connection import connect
 

@@ -14,7 +14,8 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.testing import WorkflowEnvironment
 
 from api_types.payloads import unreadable
-from api_types.settings import EncryptionSettings, Settings, TemporalSettings
+from api_types.sections.temporal import EncryptionSettings, TemporalSettings
+from api_types.settings import Settings
 from fleet_client.errors import Refused
 from fleet_client.temporal.codec import ENCODING, WORKFLOW_ID, EncryptionCodec, codec_of
 from fleet_client.temporal.connection import connect

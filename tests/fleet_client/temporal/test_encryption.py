@@ -11,7 +11,8 @@ from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from api_types.resources.kinds import BY_KIND
-from api_types.settings import EncryptionSettings, Settings, TemporalSettings
+from api_types.sections.temporal import EncryptionSettings, TemporalSettings
+from api_types.settings import Settings
 from fleet_client.errors import CommandFailed
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.connection import connect

@@ -9,7 +9,8 @@ from temporalio import workflow
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from api_types.resources.kinds import BY_KIND
-from api_types.settings import Settings, TemporalSettings
+from api_types.sections.temporal import TemporalSettings
+from api_types.settings import Settings
 from client.commands.inspect.describe import description
 from fleet_client.errors import NoAnswer
 from fleet_client.refs.targets import Target

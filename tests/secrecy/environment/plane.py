@@ -15,7 +15,8 @@ import yaml
 from kubernetes.client import ApiClient
 from temporalio.testing import WorkflowEnvironment
 
-from api_types.settings import EncryptionSettings, Settings, TemporalSettings
+from api_types.sections.temporal import EncryptionSettings, TemporalSettings
+from api_types.settings import Settings
 from fleet_client.temporal.connection import connect
 from testbed.manifests import secret_name
 from testbed.programs.install import Installer

@@ -20,7 +20,7 @@ from unittest.mock import patch
 import pytest
 
 from api_types import labels
-from api_types.settings import CacheSettings
+from api_types.sections.caches import CacheSettings
 from tests.environment import waiting
 from tests.simulation import watching
 from tests.simulation.clock import Clock, VirtualLoop, virtual_time

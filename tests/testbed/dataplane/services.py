@@ -18,7 +18,8 @@ from activities.secrets.selection import secret_store
 from activities.watching import health
 from api_types import labels, names
 from api_types.clock import utc_now
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from testbed.fleet.fleet_file import CONTROL
 from testbed.manifests import secret_name
 from testbed.running import ClusterRunning

@@ -13,7 +13,7 @@ from activities.clients.kubernetes.kubeconfig import parse_kubeconfig
 from activities.clients.kubernetes.pod_streams import PodId, PodStreams
 from activities.clients.kubernetes.session import Session
 from api_types.errors import InvalidInput, ServerError
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 from testbed.cluster.kube import Kube
 from testbed.cluster.pki import Authority
 from testbed.running import ClusterRunning

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from client.local.envoy import envoy_stack
 from tests.environment.shared_testbed import kept_home
 from tests.testbed.request_path.request_path import RequestPath, request_path

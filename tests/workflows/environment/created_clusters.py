@@ -21,7 +21,8 @@ from activities.secrets.store import StoredSecret
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.pins.charts import CLUSTER_AUTOSCALER
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from fakes.aws.fake import FakeAws
 from fakes.gcp.fake import FakeGoogle
 from fakes.gcp.services.world import GcpEndpoint

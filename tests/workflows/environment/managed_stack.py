@@ -18,7 +18,8 @@ from api_types.clock import utc_now
 from api_types.messages.entities import RetryNow
 from api_types.messages.signals import STACK_UPGRADES, StackUpgradesSignals
 from api_types.messages.upgrades import UpgradeRequest
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from tests.environment.stack_charts import cert_manager, leader_worker_set
 from tests.environment.stack_testbed import CLUSTER, StackCluster, stack_cluster
 from tests.environment.summary import Summary

@@ -32,7 +32,9 @@ from api_types import names, queues
 from api_types.messages.delivery import SignalRequest
 from api_types.messages.entities import Scale, SetSpec
 from api_types.messages.scheduling import ReportCluster
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from fleet_client.temporal.converter import DATA_CONVERTER
 from fleet_client.temporal.queries import RetriedQueries
 from testbed.programs.install import Installer

@@ -37,7 +37,9 @@ from api_types.messages.signals import (
     EndpointDirectorySignals,
     FleetSchedulerSignals,
 )
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from tests.workflows.environment.harness import Json, eventually
 from tests.workflows.environment.protocol_fleet import protocol_server
 from tests.workflows.environment.run_before import serving_runs_before, start_continued

@@ -16,7 +16,8 @@ from activities.messaging.search_attributes import identity_at_start
 from activities.messaging.sending import ensure_scheduler
 from api_types import names, queues
 from api_types.payloads.packing import unpack
-from api_types.settings import QueueSettings, Settings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from scheduler.fleet.snapshots.ledger_rows import unpack_rows
 from tests.scheduler.builders import IS_GPU, alone, ask, deployment, engine
 from tests.workflows.environment.harness import eventually

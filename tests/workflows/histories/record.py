@@ -20,7 +20,7 @@ from temporalio.client import Client
 
 from api_types import names
 from api_types.errors import CapacityUnavailable, QuotaExceeded
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.running import ClusterRunning
 from tests.activities.clouds.builders import an_eks_pool
 from tests.environment.local_hub import LocalHub, Repo, a_commit

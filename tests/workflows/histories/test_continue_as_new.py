@@ -19,7 +19,8 @@ from activities.secrets.selection import secret_store
 from api_types import names, queues
 from api_types.clock import utc_now
 from api_types.messages.entities import Scale, SetSpec
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from testbed.running import ClusterRunning, Running
 from tests.environment.local_hub import LocalHub, Repo
 from tests.workflows.conftest import apply_clusters, put_secrets

@@ -20,7 +20,7 @@ from activities.render.stack.install import (
 from activities.stack.preflight import make_plan
 from api_types.messages.cluster_work import Connection
 from api_types.messages.stack import InstalledRelease, Lag, StackPlan, StackSeen
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from workflows.entity.failures import Failure
 from workflows.inference_cluster.stack.plan import (
     PREFLIGHT,

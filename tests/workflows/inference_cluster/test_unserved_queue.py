@@ -23,7 +23,9 @@ from api_types import names, queues
 from api_types.errors import CredentialsInvalid
 from api_types.messages.cluster_work import Connection
 from api_types.messages.entities import Delete, SetSpec
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from tests.environment.idle_clusters import IdlePool
 from tests.workflows.environment.harness import (
     Json,

@@ -20,7 +20,9 @@ from api_types import names, queues
 from api_types.messages.cluster_work import ClusterFacts, Connection
 from api_types.messages.entities import ClusterChanged, Delete, Force, StartReplica
 from api_types.queues import ClusterWork, cluster_queue
-from api_types.settings import QueueSettings, Settings, WorkerSettings
+from api_types.sections.programs import WorkerSettings
+from api_types.sections.temporal import QueueSettings
+from api_types.settings import Settings
 from tests.workflows.environment.harness import Json, eventually, message
 from tests.workflows.environment.protocol_fleet import workers_here
 from tests.workflows.environment.short_runs import address_of, server_with_short_runs

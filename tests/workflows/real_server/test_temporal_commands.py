@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from api_types import labels, names
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.temporal import TEMPORAL

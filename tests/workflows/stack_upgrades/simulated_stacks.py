@@ -31,7 +31,7 @@ from api_types.messages.stack import (
     StackSeen,
     UninstallRelease,
 )
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.workflows.environment.harness import Json
 from tests.workflows.environment.simulated_clusters import SimulatedClusters, a_cluster
 

@@ -8,7 +8,7 @@ import pytest
 
 from api_types import names
 from api_types.clock import utc_now
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.workflows.environment.harness import (
     ControlPlane,
     condition,

@@ -23,7 +23,7 @@ from activities.clients.helm.limits import HelmLimits
 from activities.clients.helm.port import Chart, HelmPort, Release
 from activities.clients.kubernetes.kubeconfig import ApiServerAccess
 from api_types.clock import utc_now
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import TOOLS
 from testbed.running import ClusterRunning, Running

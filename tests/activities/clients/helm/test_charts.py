@@ -12,7 +12,7 @@ from activities.clients.helm.folders import WorkerFolder
 from activities.clients.helm.limits import HelmLimits
 from activities.clients.helm.port import Chart
 from api_types.errors import ChartUnavailable, InvalidInput
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.cluster.pki import Authority
 from tests.activities.clients.helm.conftest import Script, numbers_in
 from tests.environment.charts import ChartRepository, PackedChart, chart

@@ -17,7 +17,7 @@ from activities.clients.helm.port import Chart, Release, ReleaseState, values_di
 from activities.render.stack.components import COMPONENTS
 from api_types.errors import InvalidInput, ReleasePending
 from api_types.messages.cluster_work import Connection
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from tests.activities.clients.helm.conftest import CONFIG, OnCluster
 from tests.environment.charts import chart
 from tests.random_cases import cases, generator

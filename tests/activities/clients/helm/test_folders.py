@@ -27,7 +27,7 @@ from activities.clients.helm.folders import (
 from activities.clients.helm.pool import HelmClients
 from activities.clients.kubernetes.kubeconfig import ApiServerAccess
 from api_types.messages.cluster_work import Connection
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 
 # A worker that is using a cluster.
 WORKER = """

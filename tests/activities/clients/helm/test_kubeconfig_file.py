@@ -18,7 +18,7 @@ from activities.clients.kubernetes.kubeconfig import (
     parse_kubeconfig,
 )
 from api_types.errors import CredentialsInvalid
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 from tests.activities.clients.helm.conftest import Script
 
 AUTHORITY = "-----BEGIN CERTIFICATE-----\nQQ==\n-----END CERTIFICATE-----\n"

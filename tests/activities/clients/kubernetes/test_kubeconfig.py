@@ -21,7 +21,7 @@ from activities.clients.secrets.directory import SecretDirectory
 from activities.secrets.store import StoredSecret
 from api_types.errors import CredentialsInvalid
 from api_types.messages.cluster_work import Connection
-from api_types.settings import KubeconfigSettings
+from api_types.sections.clusters import KubeconfigSettings
 
 SUBJECT = "cluster eu-1: Secret modelplane-system/eu-1 key 'kubeconfig'"
 TOKEN = "s3cr3t-t0ken-that-must-not-leak"  # noqa: S105

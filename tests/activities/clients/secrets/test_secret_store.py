@@ -22,7 +22,8 @@ from activities.secrets.store import (
     StoredSecret,
 )
 from api_types.errors import InvalidInput, NameConflict
-from api_types.settings import SecretSettings, Settings
+from api_types.sections.clusters import SecretSettings
+from api_types.settings import Settings
 from testbed.running import Running
 from tests.activities.environment.cluster_under_test import cluster_from
 
@@ -268,7 +269,8 @@ async def test_a_new_entry_is_seen_whole_or_not_at_all(
 def test_the_directory_form_needs_no_kubernetes_sdk(tmp_path: Path) -> None:
     code = (
         "import sys; from activities.secrets.selection import secret_store; "
-        "from api_types.settings import *; from pathlib import Path;"
+        "from api_types.sections.clusters import SecretSettings; "
+        "from api_types.settings import Settings; from pathlib import Path;"
         f"secret_store(Settings(secrets=SecretSettings(directory=Path({str(tmp_path)!r}))));"
         "sys.exit(any(name.split('.')[0] in {'kubernetes', 'aiohttp'} for name in sys.modules))"
     )

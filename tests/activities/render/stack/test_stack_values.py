@@ -18,7 +18,7 @@ from activities.render.stack.values import releases, values_of
 from activities.stack.record import UntestedVersions, stack_record
 from api_types.pins import charts
 from api_types.resources.serving_stack import Listener, ServingStackSpec, StackGateway
-from api_types.settings import StackSettings
+from api_types.sections.stacks import StackSettings
 from testbed.programs.install import Installer
 from testbed.programs.versions import (
     GATEWAY_API,
