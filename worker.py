@@ -49,7 +49,7 @@ from activities.clients.hubs.s3 import S3Buckets
 from activities.clients.kubernetes.pool import KubernetesPool
 from activities.clients.outward.gateway import gateway_answers
 from activities.clouds.accounts import CloudAccounts, ProviderFactory
-from activities.clouds.activities import CloudActivities, Patience
+from activities.clouds.activities import CloudActivities
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.provider import EksProvider
 from activities.clouds.gke.clients import CredentialClients
@@ -57,6 +57,7 @@ from activities.clouds.gke.provider import GkeProvider
 from activities.clouds.identities import CloudIdentities
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.pace import PollPace
+from activities.clouds.patience import Patience
 from activities.clouds.permitted import permitted_sources
 from activities.clusters.activities import ClusterActivities
 from activities.clusters.facts import facts_of_settings

@@ -17,9 +17,10 @@ from temporalio.worker import Worker
 
 from activities.clients.helm.port import ReleaseState
 from activities.clouds.accounts import CloudAccounts
-from activities.clouds.activities import CloudActivities, Patience
+from activities.clouds.activities import CloudActivities
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.pace import PollPace
+from activities.clouds.patience import Patience
 from activities.cluster_objects.cluster_api import (
     GroupVersionKind,
     ObjectList,

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from activities.clouds import activities
+from activities.clouds import patience
 from activities.clouds.calls import GuardedHandler
 from activities.clouds.lifecycle.handler import ObjectWork
 from activities.heartbeat import heartbeating
@@ -42,7 +42,7 @@ async def test_an_object_created_after_the_deletion_order_is_deleted_too(
     monkeypatch.setattr(ScriptedHandler, "create", slow)
     monkeypatch.setattr(GuardedHandler, "until_quiet", noted)
     # A cancellation reaches an activity through its heartbeat.
-    monkeypatch.setattr(activities, "heartbeating", partial(heartbeating, 0.2))
+    monkeypatch.setattr(patience, "heartbeating", partial(heartbeating, 0.2))
     await eks.apply(an_eks_pool())
     assert await asyncio.to_thread(running.wait, _WITHIN)
     await eks.delete()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from activities.clouds.activities import Patience
 from activities.clouds.eks.wanted.control_plane import access_key
+from activities.clouds.patience import Patience
 from api_types.errors import PermissionDenied
 from api_types.messages.signals import CloudClusterSignals
 from tests.activities.clouds.builders import a_pool, an_eks_pool

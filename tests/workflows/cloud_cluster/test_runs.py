@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds import activities
+from activities.clouds import patience
 from activities.heartbeat import heartbeating
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.workflows.cloud_cluster.control_plane import cloud_plane, workflow_worker
@@ -30,7 +30,7 @@ async def test_a_lifecycle_over_many_runs_creates_everything_once_and_leaves_not
 ) -> None:
     # A run ends when its activities notice their cancellation, which a heartbeat
     # delivers.
-    monkeypatch.setattr(activities, "heartbeating", partial(heartbeating, 0.2))
+    monkeypatch.setattr(patience, "heartbeating", partial(heartbeating, 0.2))
     async with (
         server_with_short_runs(_EVENTS[source]) as client,
         workflow_worker(client),

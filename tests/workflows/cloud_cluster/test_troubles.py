@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from activities.clouds.activities import Patience
+from activities.clouds.patience import Patience
 from api_types.errors import (
     CapacityUnavailable,
     Dependency,

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from activities.clouds.activities import Patience
+from activities.clouds.patience import Patience
 from api_types.errors import CapacityUnavailable, QuotaExceeded, Throttled
 from tests.activities.clouds.builders import a_pool, an_eks_pool
 from tests.environment.scripted_cloud import GOOD

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import worker
 from activities.clouds.accounts import ProviderFactory
-from activities.clouds.activities import Patience
 from activities.clouds.eks.provider import EksProvider
 from activities.clouds.gke.provider import GkeProvider
 from activities.clouds.lifecycle.pace import PollPace
+from activities.clouds.patience import Patience
 from api_types.settings import Settings
 from testbed.fake_google import FakeClients
 
