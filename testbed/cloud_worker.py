@@ -12,10 +12,10 @@ from functools import partial
 
 import worker
 from activities.clouds.accounts import ProviderFactory
-from activities.clouds.desired import Desired
+from activities.clouds.desired.graph import DesiredObject
+from activities.clouds.desired.plan import Desired
 from activities.clouds.eks.provider import EksProvider
 from activities.clouds.gke.provider import GkeProvider
-from activities.clouds.graph import DesiredObject
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.permitted import permitted_sources
 from api_types.messages.clouds import HELM_RELEASE, CloudAccount, Facts

@@ -14,7 +14,9 @@ from temporalio import activity
 
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.calls import GuardedHandler, ObjectGone
-from activities.clouds.desired import Desired
+from activities.clouds.desired.owner import pool_name
+from activities.clouds.desired.plan import Desired
+from activities.clouds.desired.wire import to_wire
 from activities.clouds.in_cluster import WORK, InCluster
 from activities.clouds.lifecycle import delete, ensure
 from activities.clouds.lifecycle.handler import (
@@ -26,7 +28,6 @@ from activities.clouds.lifecycle.handler import (
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import InThread
 from activities.clouds.orders import check_caller, read_manifests, work_of
-from activities.clouds.owner import pool_name
 from activities.clouds.patience import Patience, WorkProgress, run_with_patience
 from activities.clouds.provider import Provider, plan_of
 from activities.clouds.results import (
@@ -37,7 +38,6 @@ from activities.clouds.results import (
     shown,
     stays,
 )
-from activities.clouds.wire import to_wire
 from api_types.errors import (
     CredentialsInvalid,
     InvalidInput,

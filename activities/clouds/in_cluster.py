@@ -9,14 +9,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from activities.clients.helm.port import Chart, HelmPool, Release
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, arguments
+from activities.clouds.desired.graph import CloudCall, DesiredObject, Fact, arguments
+from activities.clouds.desired.storage_class import RESTART
 from activities.clouds.lifecycle.handler import (
     ABSENT,
     CloudObservation,
     ObjectWork,
     State,
 )
-from activities.clouds.storage_class import RESTART
 from activities.cluster_objects.cluster_api import (
     ClusterApi,
     ClusterPool,

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from temporalio import activity
 
+from activities.clouds.desired.owner import ClusterOwner, owner_named
+from activities.clouds.desired.wire import from_wire
 from activities.clouds.lifecycle.handler import ObjectWork
 from activities.clouds.lifecycle.tokens import token_of
-from activities.clouds.owner import ClusterOwner, owner_named
-from activities.clouds.wire import from_wire
 from api_types import names
 from api_types.errors import InvalidInput, PermissionDenied
 from api_types.messages.clouds import CloudAccount, CloudObjectOrder, PlanCloud

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from activities.clouds.desired import INVALID_INPUT, Desired, PlanProblem
+from activities.clouds.desired.plan import INVALID_INPUT, Desired, PlanProblem
 from activities.clouds.lifecycle.handler import ObjectHandler
 from api_types.messages.clouds import (
     AuditCloud,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from activities.clouds.desired import PlanProblem
+from activities.clouds.desired.plan import PlanProblem
 from activities.clouds.lifecycle.handler import CloudObservation, State
 from api_types.errors import ModelplaneError
 from api_types.messages.clouds import (

@@ -77,7 +77,7 @@ class CloudAccount(Message):
 
 
 class CloudObject(Message):
-    """One desired object, in the form of `activities.clouds.wire`.
+    """One desired object, in the form of `activities.clouds.desired.wire`.
 
     `digest` covers the creation parameters of the object, without ids and tokens.
     """

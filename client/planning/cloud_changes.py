@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from activities.clouds.owner import pool_name
+from activities.clouds.desired.owner import pool_name
 from fleet_client.refs.tree import Tree
 
 CREATE, CHANGE, REPLACE, KEEP = "create", "change", "replace", "keep"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from activities.clouds.graph import DesiredObject, Machines
+from activities.clouds.desired.graph import DesiredObject, Machines
 from client.manifests.price_file import Prices
 from client.planning.list_prices import (
     ADDRESS,

@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from activities.clouds.desired import Desired, PlanProblem
-from activities.clouds.eks.wanted.inputs import UNKNOWN_PRINCIPAL, EksFacts
-from activities.clouds.eks.wanted.objects import eks_objects
-from activities.clouds.gke.wanted.inputs import UNKNOWN_PROJECT, GkeFacts
-from activities.clouds.gke.wanted.objects import gke_objects
-from activities.clouds.graph import (
+from activities.clouds.desired.graph import (
     CloudCall,
     DesiredObject,
     Fact,
     arguments,
     deletion_order,
 )
-from activities.clouds.owner import UNKNOWN_DIGITS, UNKNOWN_INSTALLATION
+from activities.clouds.desired.owner import UNKNOWN_DIGITS, UNKNOWN_INSTALLATION
+from activities.clouds.desired.plan import Desired, PlanProblem
+from activities.clouds.eks.wanted.inputs import UNKNOWN_PRINCIPAL, EksFacts
+from activities.clouds.eks.wanted.objects import eks_objects
+from activities.clouds.gke.wanted.inputs import UNKNOWN_PROJECT, GkeFacts
+from activities.clouds.gke.wanted.objects import gke_objects
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.settings import Settings

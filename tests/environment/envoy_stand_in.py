@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from activities.clouds.owner import SYSTEM_POOL
+from activities.clouds.desired.owner import SYSTEM_POOL
 from testbed.cluster.kube import trust
 from testbed.cluster.pki import Authority
 from tests.environment.patient_http import patient_client

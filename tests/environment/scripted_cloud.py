@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.owner import owner_named
+from activities.clouds.desired.plan import Desired
 from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.eks.wanted.objects import eks_objects
 from activities.clouds.gke.wanted.inputs import GkeFacts
@@ -24,7 +25,6 @@ from activities.clouds.lifecycle.handler import (
     ObjectWork,
     State,
 )
-from activities.clouds.owner import owner_named
 from activities.clouds.provider import ApiServerEndpoint, BearerToken
 from api_types.errors import (
     CredentialsInvalid,

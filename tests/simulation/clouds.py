@@ -13,9 +13,9 @@ from google.cloud import container_v1
 
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities
+from activities.clouds.desired.owner import SYSTEM_POOL, owner_at
 from activities.clouds.gke.provider import GkeProvider
 from activities.clouds.in_cluster import InCluster
-from activities.clouds.owner import SYSTEM_POOL, owner_at
 from activities.clouds.provider import Provider
 from api_types.errors import CredentialsInvalid
 from api_types.labels import POOL, SYSTEM_NAMESPACE

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from activities.clouds.desired import QUOTA, PlanProblem
+from activities.clouds.desired.graph import DesiredObject
+from activities.clouds.desired.plan import QUOTA, PlanProblem
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.rights import RIGHTS
-from activities.clouds.graph import DesiredObject
 from api_types.labels import CLOUD_OWNER, INSTALLATION
 from api_types.messages.clouds import Facts
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
+from activities.clouds.desired.owner import ClusterOwner
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of
 from activities.clouds.eks.marks import MarkedObject, lacks, missing_tags
 from activities.clouds.eks.rights import OF_MARKED_OBJECTS
 from activities.clouds.eks.wanted.storage import FILE_SYSTEM
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork
-from activities.clouds.owner import ClusterOwner
 from api_types import labels
 from api_types.errors import ModelplaneError, OwnerMarkMissing, PermissionDenied
 

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from activities.clouds.owner import ClusterOwner, aws_tags
+from activities.clouds.desired.owner import ClusterOwner, aws_tags
 from api_types import labels
 
 

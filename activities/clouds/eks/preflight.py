@@ -10,12 +10,15 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
-from activities.clouds.desired import (
+from activities.clouds.desired.graph import DesiredObject
+from activities.clouds.desired.owner import SYSTEM_POOL, ClusterOwner, pool_name
+from activities.clouds.desired.plan import (
     CHECK_SKIPPED,
     INVALID_INPUT,
     MISSING_PERMISSION,
     PlanProblem,
 )
+from activities.clouds.desired.versions import minor_of
 from activities.clouds.eks.account_checks import denied, quotas
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.base import Item, tags_of
@@ -35,9 +38,6 @@ from activities.clouds.eks.wanted.node_groups import (
     SYSTEM_MACHINE,
 )
 from activities.clouds.eks.wanted.subnets import SubnetPair
-from activities.clouds.graph import DesiredObject
-from activities.clouds.owner import SYSTEM_POOL, ClusterOwner, pool_name
-from activities.clouds.versions import minor_of
 from api_types import labels
 from api_types.clock import timestamp
 from api_types.errors import (

@@ -5,12 +5,14 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from activities.clouds.desired import (
+from activities.clouds.desired.owner import ClusterOwner, owner_at
+from activities.clouds.desired.plan import (
     INVALID_INPUT,
     Desired,
     PlanProblem,
     refused_cluster,
 )
+from activities.clouds.desired.versions import minor_of, next_minor
 from activities.clouds.eks.access import endpoint_of, token_of
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.credential import read_credential
@@ -24,10 +26,8 @@ from activities.clouds.eks.wanted.objects import eks_objects
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.eks.wanted.zones import candidates
 from activities.clouds.lifecycle.handler import ObjectHandler
-from activities.clouds.owner import ClusterOwner, owner_at
 from activities.clouds.permitted import PermittedSources
 from activities.clouds.provider import ApiServerEndpoint, BearerToken
-from activities.clouds.versions import minor_of, next_minor
 from api_types import labels
 from api_types.errors import CredentialsInvalid, InvalidInput, PermissionDenied
 from api_types.messages.clouds import (

@@ -12,6 +12,7 @@ exception are load balancers of a cluster that was emptied before.
 import re
 from collections.abc import Iterator
 
+from activities.clouds.desired.owner import gcp_description, is_our_claim
 from activities.clouds.gke.handlers.accounts import lost_description, read_policy
 from activities.clouds.gke.load_balancers import BalancerSearch, is_kubernetes
 from activities.clouds.gke.search import (
@@ -35,7 +36,6 @@ from activities.clouds.gke.wanted.foundation import (
     SUBNET,
     VPC,
 )
-from activities.clouds.owner import gcp_description, is_our_claim
 from api_types import labels
 from api_types.errors import PermissionDenied
 from api_types.messages.clouds import Leftover

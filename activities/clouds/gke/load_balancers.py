@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from activities.clouds.desired.owner import is_our_service
 from activities.clouds.gke.clients import LEGACY_HEALTH_CHECKS
 from activities.clouds.gke.search import (
     ADDRESS,
@@ -30,7 +31,6 @@ from activities.clouds.gke.search import (
     last_of,
     path_of,
 )
-from activities.clouds.owner import is_our_service
 from api_types.messages.clouds import Leftover
 
 # The keys in descriptions of Kubernetes' own controller, of GKE's controller, and of

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from activities.clouds.desired import (
+from activities.clouds.desired.plan import (
     CHECK_SKIPPED,
     INVALID_INPUT,
     MISSING_PERMISSION,
     QUOTA,
     PlanProblem,
 )
+from activities.clouds.desired.pools import CloudPool
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.rights import CALLS, permissions_of
 from activities.clouds.gke.versions import is_offered
 from activities.clouds.gke.wanted.cluster import nodes_of
 from activities.clouds.gke.wanted.inputs import GkeInputs
-from activities.clouds.pools import CloudPool
 from api_types.errors import PermissionDenied
 from api_types.resources.inference_class import GkeNodes
 

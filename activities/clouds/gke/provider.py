@@ -5,7 +5,9 @@ import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from activities.clouds.desired import INVALID_INPUT, Desired, PlanProblem
+from activities.clouds.desired.owner import owner_named, owner_of, pool_name
+from activities.clouds.desired.plan import INVALID_INPUT, Desired, PlanProblem
+from activities.clouds.desired.pools import CloudPool, cloud_pools
 from activities.clouds.gke import preflight
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.audit import GkeAudit
@@ -25,8 +27,6 @@ from activities.clouds.gke.wanted.cluster import CLUSTER
 from activities.clouds.gke.wanted.inputs import GkeFacts, GkeInputs
 from activities.clouds.gke.wanted.objects import gke_objects, project_problem
 from activities.clouds.lifecycle.handler import ObjectHandler
-from activities.clouds.owner import owner_named, owner_of, pool_name
-from activities.clouds.pools import CloudPool, cloud_pools
 from activities.clouds.provider import PROJECT_KEY, ApiServerEndpoint, BearerToken
 from api_types.errors import CredentialsInvalid, InvalidInput, NotYet
 from api_types.messages.clouds import (

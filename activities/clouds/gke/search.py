@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from activities.clouds.desired.owner import owner_named
 from activities.clouds.gke.api import GoogleApi
-from activities.clouds.owner import owner_named
 from api_types.messages.clouds import CloudAccount, Leftover
 
 FORWARDING_RULE = "ForwardingRule"

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from activities.clouds.graph import DesiredObject, Fact
-from activities.clouds.owner import ClusterOwner
+from activities.clouds.desired.graph import DesiredObject, Fact
+from activities.clouds.desired.owner import ClusterOwner
 from api_types.errors import ModelplaneError, NotYet
 
 

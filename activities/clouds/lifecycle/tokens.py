@@ -2,7 +2,7 @@
 
 import uuid
 
-from activities.clouds.owner import ClusterOwner
+from activities.clouds.desired.owner import ClusterOwner
 
 _NAMESPACE = uuid.UUID("5f0b5f3e-0c5b-5b5e-9a55-6d6f64656c70")
 

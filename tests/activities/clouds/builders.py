@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.graph import CloudCall, DesiredObject, Fact, arguments
+from activities.clouds.desired.plan import Desired
 from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.eks.wanted.objects import eks_objects
 from activities.clouds.gke.wanted.inputs import GkeFacts
 from activities.clouds.gke.wanted.objects import gke_objects
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, arguments
 from api_types.resources.inference_class import InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.sections.clouds import EksSettings, GkeSettings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.counts import pool_counts
+from activities.clouds.desired.counts import pool_counts
 from api_types.resources.inference_cluster import NodePool
 from api_types.sections.clouds import GkeSettings
 from tests.activities.clouds.builders import (

@@ -6,10 +6,10 @@ from typing import Any
 import botocore.session
 import pytest
 
+from activities.clouds.desired.graph import Fact, arguments
 from activities.clouds.eks.wanted.control_plane import access_key
 from activities.clouds.eks.wanted.inputs import EksFacts, Reservation
 from activities.clouds.eks.wanted.machines import Ec2Machine, interfaces_on
-from activities.clouds.graph import Fact, arguments
 from tests.activities.clouds.builders import (
     BLOCK,
     L4,

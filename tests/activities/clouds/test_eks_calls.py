@@ -9,7 +9,7 @@ import pytest
 from botocore import xform_name
 from botocore.model import OperationModel
 
-from activities.clouds.graph import CloudCall
+from activities.clouds.desired.graph import CloudCall
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, eks, facts_in, filled
 from tests.activities.clouds.requests import problems
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from activities.clouds.desired.graph import Fact
 from activities.clouds.eks.wanted.inputs import EksFacts
 from activities.clouds.eks.wanted.subnets import subnet_pairs
 from activities.clouds.eks.wanted.zones import PoolPlacement, chosen_zones
-from activities.clouds.graph import Fact
 from api_types import labels
 from api_types.sections.clouds import EksSettings
 from tests.activities.clouds.builders import (

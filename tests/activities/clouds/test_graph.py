@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.desired import Desired
-from activities.clouds.eks.wanted.inputs import EksFacts
-from activities.clouds.graph import (
+from activities.clouds.desired.graph import (
     CloudCall,
     DesiredObject,
     Fact,
@@ -17,6 +15,8 @@ from activities.clouds.graph import (
     creation_order,
     deletion_order,
 )
+from activities.clouds.desired.plan import Desired
+from activities.clouds.eks.wanted.inputs import EksFacts
 from tests.activities.clouds.builders import BLOCK, ROLE, a_pool, an_eks_pool, eks, gke
 from tests.random_cases import cases, generator
 

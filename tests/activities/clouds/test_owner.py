@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.owner import (
+from activities.clouds.desired.owner import (
     UNKNOWN_DIGITS,
     aws_tags,
     gcp_description,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from activities.clouds.activities import _pool_of
-from activities.clouds.desired import Desired
+from activities.clouds.desired.plan import Desired
 from activities.clouds.provider import plan_of
 from api_types.messages.clouds import CloudAccount, Facts
 from api_types.resources.inference_cluster import InferenceCluster

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from activities.clients.helm.port import HelmPool, Release, ReleaseState
+from activities.clouds.desired.owner import owner_at
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.handler import ObjectWork
-from activities.clouds.owner import owner_at
 from activities.cluster_objects.cluster_api import ClusterPool
 from api_types.errors import NotYet
 from api_types.labels import POD_IDENTITY

@@ -5,9 +5,9 @@ from typing import Any, cast
 import pytest
 
 from activities.clients.helm.port import HelmPool
+from activities.clouds.desired.owner import owner_at
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.handler import ObjectWork, State
-from activities.clouds.owner import owner_at
 from activities.cluster_objects.cluster_api import (
     ClusterPool,
     GroupVersionKind,

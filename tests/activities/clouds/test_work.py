@@ -15,7 +15,9 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.clouds.accounts import CloudAccounts
 from activities.clouds.activities import CloudActivities
-from activities.clouds.graph import CloudCall, DesiredObject
+from activities.clouds.desired.graph import CloudCall, DesiredObject
+from activities.clouds.desired.owner import owner_named
+from activities.clouds.desired.wire import to_wire
 from activities.clouds.in_cluster import InCluster
 from activities.clouds.lifecycle.ensure import ensure
 from activities.clouds.lifecycle.handler import (
@@ -26,8 +28,6 @@ from activities.clouds.lifecycle.handler import (
 )
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.threads import CALLS_AT_ONCE
-from activities.clouds.owner import owner_named
-from activities.clouds.wire import to_wire
 from api_types.errors import (
     CloudObjectBroken,
     CredentialsInvalid,

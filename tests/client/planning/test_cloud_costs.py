@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.plan import Desired
 from activities.clouds.eks.wanted.inputs import EksFacts
 from client.planning.cloud_costs import costs_of
 from client.planning.list_prices import _PRICES, price_of

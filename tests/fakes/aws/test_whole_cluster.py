@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, arguments
+from activities.clouds.desired.graph import CloudCall, DesiredObject, Fact, arguments
 from fakes.aws.fake import FakeAws
 from tests.activities.clouds.builders import BLOCK, an_eks_pool, eks
 from tests.fakes.aws.infrastructure import code

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from activities.clouds.graph import CloudCall, DesiredObject, arguments
+from activities.clouds.desired.graph import CloudCall, DesiredObject, arguments
 from fakes.gcp.clients import Clients, compute_client
 from fakes.gcp.fake import FakeGoogle
 from tests.activities.clouds.builders import PROJECT, a_pool, gke

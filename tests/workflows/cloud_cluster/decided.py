@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
-from activities.clouds.wire import to_wire
+from activities.clouds.desired.wire import to_wire
 from api_types.messages.clouds import (
     CloudAccount,
     CloudObject,

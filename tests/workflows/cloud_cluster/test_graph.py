@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.plan import Desired
+from activities.clouds.desired.wire import to_wire
 from activities.clouds.eks.handlers.table import WORK
 from activities.clouds.eks.wanted.inputs import EksFacts
-from activities.clouds.wire import to_wire
 from api_types.messages.clouds import CloudAccount, CloudObject, CloudOrder, CloudPlan
 from tests.activities.clouds.builders import (
     INSTALLATION,

@@ -4,12 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from activities.clouds.desired.graph import CloudCall, Fact, arguments
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.failures import Purpose, issue_error
 from activities.clouds.eks.marks import MarkedObject, lacks, missing_tags
 from activities.clouds.eks.texts import next_step
 from activities.clouds.eks.wanted.partitions import partition_of
-from activities.clouds.graph import CloudCall, Fact, arguments
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from api_types import labels
 from api_types.errors import ModelplaneError, NotYet

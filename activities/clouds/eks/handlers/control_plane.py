@@ -2,6 +2,7 @@
 
 from itertools import chain
 
+from activities.clouds.desired.versions import minor_of, next_minor
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.base import (
     AwsHandler,
@@ -20,7 +21,6 @@ from activities.clouds.lifecycle.handler import (
     ObjectWork,
     State,
 )
-from activities.clouds.versions import minor_of, next_minor
 from api_types.errors import Busy, InvalidInput, PermissionDenied
 from api_types.messages.clouds import CloudAccount
 

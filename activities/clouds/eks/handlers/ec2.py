@@ -12,11 +12,11 @@ not sufficient: an object inside a VPC must be in the cluster's VPC.
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from activities.clouds.desired.owner import ClusterOwner, aws_tags
 from activities.clouds.eks.failures import Purpose
 from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of, unmarked
 from activities.clouds.eks.wanted.network import VPC
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
-from activities.clouds.owner import ClusterOwner, aws_tags
 from api_types import labels
 from api_types.errors import ReplaceRequired
 

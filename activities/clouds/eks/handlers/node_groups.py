@@ -4,6 +4,8 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from activities.clouds.desired.owner import SYSTEM_POOL
+from activities.clouds.desired.versions import minor_of
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.base import (
     AwsHandler,
@@ -29,8 +31,6 @@ from activities.clouds.lifecycle.handler import (
     ObjectWork,
     State,
 )
-from activities.clouds.owner import SYSTEM_POOL
-from activities.clouds.versions import minor_of
 from api_types import labels
 from api_types.errors import (
     Busy,

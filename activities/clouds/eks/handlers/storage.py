@@ -7,6 +7,8 @@ does, because no other file system can get it later.
 
 from collections.abc import Mapping
 
+from activities.clouds.desired.owner import ClusterOwner
+from activities.clouds.desired.wire import to_wire
 from activities.clouds.eks.handlers.base import AwsHandler, Item, tags_of, unmarked
 from activities.clouds.eks.handlers.zones import EFS, refuse_zones, zones_of
 from activities.clouds.eks.wanted.storage import FILE_SYSTEM, file_system
@@ -17,8 +19,6 @@ from activities.clouds.lifecycle.handler import (
     State,
 )
 from activities.clouds.lifecycle.tokens import token_of
-from activities.clouds.owner import ClusterOwner
-from activities.clouds.wire import to_wire
 from api_types import labels
 from api_types.errors import InvalidInput, ModelplaneError
 

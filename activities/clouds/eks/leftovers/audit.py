@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
+from activities.clouds.desired.owner import owner_at
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.handlers.ec2 import VpcHandler
 from activities.clouds.eks.leftovers.foreign import foreign
@@ -24,7 +25,6 @@ from activities.clouds.eks.leftovers.made_by_services import (
 )
 from activities.clouds.eks.leftovers.marked import MARKED
 from activities.clouds.eks.wanted.network import VPC
-from activities.clouds.owner import owner_at
 from api_types.messages.clouds import AuditCloud, CloudAccount, Leftover
 
 

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from activities.clouds.desired.owner import ClusterOwner
 from activities.clouds.eks.clients import AwsClients
 from activities.clouds.eks.wanted.partitions import partition_of
-from activities.clouds.owner import ClusterOwner
 from api_types.messages.clouds import CloudAccount, Facts, Leftover
 
 

@@ -7,10 +7,10 @@ balancers of a cluster that was emptied before.
 
 from collections.abc import Iterator, Sequence
 
+from activities.clouds.desired.owner import is_our_claim, is_our_service
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.leftovers.kinds import LeftoverKind, Scene, console, where
 from activities.clouds.eks.wanted.storage import FILE_SYSTEM
-from activities.clouds.owner import is_our_claim, is_our_service
 from api_types import labels
 from api_types.errors import Dependency
 from api_types.messages.clouds import Leftover

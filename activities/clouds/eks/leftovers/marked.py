@@ -6,6 +6,7 @@ deletion.
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from activities.clouds.desired.graph import DesiredObject
 from activities.clouds.eks.handlers.base import Item, tags_of
 from activities.clouds.eks.handlers.ec2 import (
     ElasticIpHandler,
@@ -32,7 +33,6 @@ from activities.clouds.eks.wanted.identities import (
 )
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.eks.wanted.storage import FILE_SYSTEM, MOUNTS
-from activities.clouds.graph import DesiredObject
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from activities.clouds.lifecycle.tokens import token_of
 from api_types import labels

@@ -3,8 +3,9 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from activities.clouds.counts import count_warnings
-from activities.clouds.desired import INVALID_INPUT, PlanProblem
+from activities.clouds.desired.counts import count_warnings
+from activities.clouds.desired.plan import INVALID_INPUT, PlanProblem
+from activities.clouds.desired.pools import CloudPool
 from activities.clouds.eks.wanted.inputs import EksInputs, Reservation
 from activities.clouds.eks.wanted.node_groups import (
     SCHEDULED,
@@ -13,7 +14,6 @@ from activities.clouds.eks.wanted.node_groups import (
     interfaces_of,
     reservation_of,
 )
-from activities.clouds.pools import CloudPool
 from api_types.resources.inference_class import EksNodes
 from api_types.resources.inference_cluster import EksCluster, InferenceCluster
 

@@ -1,5 +1,14 @@
 """The control plane of an EKS cluster, access entries, add-ons, and Helm releases."""
 
+from activities.clouds.desired.graph import (
+    CloudCall,
+    DesiredObject,
+    Fact,
+    Parameters,
+    Token,
+)
+from activities.clouds.desired.nodes import GPU_TAINT_KEY
+from activities.clouds.desired.owner import UNKNOWN_DIGITS
 from activities.clouds.eks.wanted.identities import (
     AUTOSCALER_ACCOUNT,
     AUTOSCALER_IDENTITY,
@@ -8,9 +17,6 @@ from activities.clouds.eks.wanted.identities import (
 )
 from activities.clouds.eks.wanted.inputs import UNKNOWN_PRINCIPAL, EksInputs
 from activities.clouds.eks.wanted.network import SUBNETS, private_subnet, public_subnet
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, Parameters, Token
-from activities.clouds.nodes import GPU_TAINT_KEY
-from activities.clouds.owner import UNKNOWN_DIGITS
 from api_types import names
 from api_types.labels import POD_IDENTITY
 from api_types.pins.charts import AWS_DRANET, CLUSTER_AUTOSCALER, ChartPin

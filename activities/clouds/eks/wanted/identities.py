@@ -3,9 +3,7 @@
 import json
 from collections.abc import Mapping
 
-from activities.clouds.eks.wanted.inputs import EksInputs
-from activities.clouds.eks.wanted.partitions import node_principal_of
-from activities.clouds.graph import (
+from activities.clouds.desired.graph import (
     CloudCall,
     DesiredObject,
     Fact,
@@ -13,6 +11,8 @@ from activities.clouds.graph import (
     Token,
     Value,
 )
+from activities.clouds.eks.wanted.inputs import EksInputs
+from activities.clouds.eks.wanted.partitions import node_principal_of
 
 CLUSTER_ROLE = "iam/cluster"
 NODE_ROLE = "iam/node"

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from activities.clouds.desired.graph import Value
+from activities.clouds.desired.owner import ClusterOwner, aws_tags
 from activities.clouds.eks.wanted.machines import (
     CardInterface,
     Ec2Machine,
@@ -10,8 +12,6 @@ from activities.clouds.eks.wanted.machines import (
 )
 from activities.clouds.eks.wanted.partitions import partition_of
 from activities.clouds.eks.wanted.subnets import SubnetPair
-from activities.clouds.graph import Value
-from activities.clouds.owner import ClusterOwner, aws_tags
 from api_types.resources.inference_cluster import EksCluster
 from api_types.sections.clouds import EksSettings
 

@@ -1,7 +1,13 @@
 """VPC, subnets, gateways, routes, and security groups of an EKS cluster."""
 
+from activities.clouds.desired.graph import (
+    CloudCall,
+    DesiredObject,
+    Fact,
+    Parameters,
+    Token,
+)
 from activities.clouds.eks.wanted.inputs import EksInputs
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, Parameters, Token
 from api_types import labels
 
 VPC = "net/vpc"

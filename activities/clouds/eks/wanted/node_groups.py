@@ -2,7 +2,23 @@
 
 from dataclasses import replace
 
-from activities.clouds.counts import SYSTEM_COUNTS, Counts, pool_counts
+from activities.clouds.desired.counts import SYSTEM_COUNTS, Counts, pool_counts
+from activities.clouds.desired.graph import (
+    CloudCall,
+    DesiredObject,
+    Fact,
+    Machines,
+    Parameters,
+    Token,
+)
+from activities.clouds.desired.nodes import (
+    GPU_TAINT_KEY,
+    GPU_TAINT_VALUE,
+    gpu_node_labels,
+    system_node_labels,
+)
+from activities.clouds.desired.owner import SYSTEM_POOL
+from activities.clouds.desired.pools import CloudPool
 from activities.clouds.eks.wanted.control_plane import CLUSTER, CNI, SECURITY_GROUP
 from activities.clouds.eks.wanted.identities import NODE_ROLE
 from activities.clouds.eks.wanted.inputs import EksInputs, Reservation
@@ -12,22 +28,6 @@ from activities.clouds.eks.wanted.network import (
     PRIVATE_ROUTES,
     private_subnet,
 )
-from activities.clouds.graph import (
-    CloudCall,
-    DesiredObject,
-    Fact,
-    Machines,
-    Parameters,
-    Token,
-)
-from activities.clouds.nodes import (
-    GPU_TAINT_KEY,
-    GPU_TAINT_VALUE,
-    gpu_node_labels,
-    system_node_labels,
-)
-from activities.clouds.owner import SYSTEM_POOL
-from activities.clouds.pools import CloudPool
 from api_types import labels
 from api_types.resources.inference_class import EksNodes
 

@@ -3,12 +3,17 @@
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 
-from activities.clouds.desired import (
+from activities.clouds.desired.graph import DesiredObject, creation_order
+from activities.clouds.desired.nodes import system_nodes
+from activities.clouds.desired.owner import owner_of, pool_name
+from activities.clouds.desired.plan import (
     INVALID_INPUT,
     Desired,
     PlanProblem,
     refused_cluster,
 )
+from activities.clouds.desired.pools import CloudPool, cloud_pools
+from activities.clouds.desired.versions import version_problems, version_warnings
 from activities.clouds.eks.wanted.checks import (
     machine_problems,
     place_problems,
@@ -47,11 +52,6 @@ from activities.clouds.eks.wanted.zones import (
     excluded_problems,
     zone_count_problem,
 )
-from activities.clouds.graph import DesiredObject, creation_order
-from activities.clouds.nodes import system_nodes
-from activities.clouds.owner import owner_of, pool_name
-from activities.clouds.pools import CloudPool, cloud_pools
-from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import EksNodes, InferenceClass
 from api_types.resources.inference_cluster import InferenceCluster
 from api_types.sections.clouds import EksSettings

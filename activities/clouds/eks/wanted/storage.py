@@ -1,12 +1,18 @@
 """The cache storage of an EKS cluster: one EFS file system, an access point per claim."""
 
+from activities.clouds.desired.graph import (
+    CloudCall,
+    DesiredObject,
+    Fact,
+    Parameters,
+    Token,
+)
+from activities.clouds.desired.owner import ClusterOwner, aws_tags
+from activities.clouds.desired.storage_class import RESTART, storage_class
 from activities.clouds.eks.wanted.control_plane import CONNECTION, EFS_DRIVER
 from activities.clouds.eks.wanted.identities import EFS_IDENTITY
 from activities.clouds.eks.wanted.inputs import EksInputs
 from activities.clouds.eks.wanted.network import EFS_GROUP, SUBNETS, private_subnet
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, Parameters, Token
-from activities.clouds.owner import ClusterOwner, aws_tags
-from activities.clouds.storage_class import RESTART, storage_class
 
 FILE_SYSTEM = "efs"
 MOUNTS = "efs/mounts"

@@ -5,10 +5,10 @@ from typing import Any
 
 from google.iam.v1 import iam_policy_pb2, policy_pb2
 
+from activities.clouds.desired.owner import is_mark
 from activities.clouds.gke.api import GoogleApi
 from activities.clouds.gke.handlers.calls import foreign, parameters
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
-from activities.clouds.owner import is_mark
 from api_types.errors import NotYet, PermissionDenied, ServerError
 
 _PROJECTS = "resourcemanager.projects"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from activities.clouds.graph import arguments
+from activities.clouds.desired.graph import arguments
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 
 _SHOWN_MAX = 120

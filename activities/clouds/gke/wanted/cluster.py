@@ -1,6 +1,15 @@
 """The GKE cluster with its system pool, and its GPU pools."""
 
-from activities.clouds.counts import SYSTEM_COUNTS, Counts, pool_counts
+from activities.clouds.desired.counts import SYSTEM_COUNTS, Counts, pool_counts
+from activities.clouds.desired.graph import (
+    CloudCall,
+    DesiredObject,
+    Machines,
+    Parameters,
+)
+from activities.clouds.desired.nodes import gpu_node_labels, system_node_labels
+from activities.clouds.desired.owner import SYSTEM_POOL, gcp_description, gcp_labels
+from activities.clouds.desired.pools import CloudPool
 from activities.clouds.gke.wanted.foundation import (
     ACCOUNT,
     PODS_RANGE,
@@ -9,10 +18,6 @@ from activities.clouds.gke.wanted.foundation import (
 )
 from activities.clouds.gke.wanted.inputs import GkeInputs
 from activities.clouds.gke.wanted.maintenance import maintenance_policy
-from activities.clouds.graph import CloudCall, DesiredObject, Machines, Parameters
-from activities.clouds.nodes import gpu_node_labels, system_node_labels
-from activities.clouds.owner import SYSTEM_POOL, gcp_description, gcp_labels
-from activities.clouds.pools import CloudPool
 from api_types.resources.inference_class import GkeNodes
 
 CLUSTER = "cluster"

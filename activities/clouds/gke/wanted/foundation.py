@@ -7,9 +7,9 @@ https://docs.cloud.google.com/kubernetes-engine/security/configure-node-service-
 Modelplane itself uses its own credential (docs/adr/0033).
 """
 
+from activities.clouds.desired.graph import CloudCall, DesiredObject, Parameters, Token
+from activities.clouds.desired.owner import gcp_description
 from activities.clouds.gke.wanted.inputs import GkeInputs
-from activities.clouds.graph import CloudCall, DesiredObject, Parameters, Token
-from activities.clouds.owner import gcp_description
 
 API = "api/file"
 VPC = "net/vpc"

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from activities.clouds.owner import ClusterOwner
+from activities.clouds.desired.owner import ClusterOwner
 from api_types.resources.inference_cluster import GkeCluster
 from api_types.sections.clouds import GkeSettings
 

@@ -8,7 +8,7 @@ have a prefix.
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from activities.clouds.graph import Parameters
+from activities.clouds.desired.graph import Parameters
 from api_types.resources.inference_cluster import GkeCluster
 from api_types.resources.parts.gke_maintenance import (
     GkeMaintenanceExclusion,

@@ -3,13 +3,19 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from activities.clouds.counts import count_warnings
-from activities.clouds.desired import (
+from activities.clouds.desired.counts import count_warnings
+from activities.clouds.desired.graph import CloudCall, DesiredObject, creation_order
+from activities.clouds.desired.nodes import system_nodes
+from activities.clouds.desired.owner import owner_of
+from activities.clouds.desired.plan import (
     INVALID_INPUT,
     Desired,
     PlanProblem,
     refused_cluster,
 )
+from activities.clouds.desired.pools import CloudPool, cloud_pools
+from activities.clouds.desired.storage_class import storage_class
+from activities.clouds.desired.versions import version_problems, version_warnings
 from activities.clouds.gke.wanted.cluster import (
     CLUSTER,
     cluster_object,
@@ -20,12 +26,6 @@ from activities.clouds.gke.wanted.cluster import (
 from activities.clouds.gke.wanted.foundation import API, VPC, foundation
 from activities.clouds.gke.wanted.inputs import GkeFacts, GkeInputs
 from activities.clouds.gke.wanted.maintenance import maintenance_problems
-from activities.clouds.graph import CloudCall, DesiredObject, creation_order
-from activities.clouds.nodes import system_nodes
-from activities.clouds.owner import owner_of
-from activities.clouds.pools import CloudPool, cloud_pools
-from activities.clouds.storage_class import storage_class
-from activities.clouds.versions import version_problems, version_warnings
 from api_types.resources.inference_class import GkeNodes, InferenceClass
 from api_types.resources.inference_cluster import GkeCluster, InferenceCluster
 from api_types.sections.clouds import GkeSettings

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from activities.clouds.desired import PlanProblem
+from activities.clouds.desired.plan import PlanProblem
 from activities.clouds.eks.rights import RIGHTS
 from api_types.errors import CredentialsInvalid, PermissionDenied
 from fakes.aws.fake import FakeAws

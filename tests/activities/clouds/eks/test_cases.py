@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from activities.clouds.desired.graph import DesiredObject
 from activities.clouds.eks.provider import EksProvider
-from activities.clouds.graph import DesiredObject
 from activities.clouds.lifecycle.handler import State
 from api_types.clock import utc_now
 from api_types.errors import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.plan import Desired
 from activities.clouds.lifecycle.handler import State
 from api_types.errors import Busy, CloudObjectBroken, InvalidInput, ReplaceRequired
 from fakes.aws.fake import FakeAws

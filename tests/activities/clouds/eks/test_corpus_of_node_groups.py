@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from activities.clouds.graph import DesiredObject, creation_order
+from activities.clouds.desired.graph import DesiredObject, creation_order
 from activities.clouds.lifecycle.handler import CloudObservation, State
 from api_types.errors import CloudObjectBroken, QuotaExceeded
 from fakes.aws.direct import direct

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from activities.clouds.desired.owner import owner_at
 from activities.clouds.eks.denials import explained
 from activities.clouds.eks.handlers.ec2 import VpcHandler
 from activities.clouds.lifecycle.handler import State
-from activities.clouds.owner import owner_at
 from api_types.errors import NotYet, OwnerMarkMissing, PermissionDenied
 from fakes.aws.fake import FakeAws
 from tests.activities.clouds.eks.test_cases import TO_NODES, made

@@ -14,8 +14,8 @@ import boto3
 import pytest
 
 import activities.clouds.eks
+from activities.clouds.desired.graph import deletion_order
 from activities.clouds.eks.rights import FREE, IMPLIED, OF_MARKED_OBJECTS, RIGHTS
-from activities.clouds.graph import deletion_order
 from api_types.errors import PermissionDenied
 from fakes.aws import policies
 from fakes.aws.fake import FakeAws

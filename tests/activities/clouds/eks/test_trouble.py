@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from activities.clouds.desired.owner import owner_at
 from activities.clouds.eks.leftovers.kinds import Scene
 from activities.clouds.eks.leftovers.made_by_services import GuardDutyEndpoints
 from activities.clouds.lifecycle.handler import CloudObservation, State
-from activities.clouds.owner import owner_at
 from api_types import labels
 from api_types.clock import utc_now
 from api_types.errors import CapacityUnavailable, Dependency

@@ -8,16 +8,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.graph import (
+    DesiredObject,
+    creation_order,
+    deletion_order,
+)
+from activities.clouds.desired.owner import owner_at
+from activities.clouds.desired.plan import Desired
+from activities.clouds.desired.wire import from_wire, to_wire
 from activities.clouds.eks.provider import EksProvider
-from activities.clouds.graph import DesiredObject, creation_order, deletion_order
 from activities.clouds.lifecycle.delete import delete
 from activities.clouds.lifecycle.ensure import ensure
 from activities.clouds.lifecycle.handler import CloudObservation, ObjectWork, State
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.tokens import token_of
-from activities.clouds.owner import owner_at
-from activities.clouds.wire import from_wire, to_wire
 from api_types.errors import TransientError
 from api_types.messages.clouds import AuditCloud, CloudAccount
 from api_types.sections.clouds import EksSettings

@@ -8,9 +8,15 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from activities.clouds.desired import Desired
+from activities.clouds.desired.graph import (
+    DesiredObject,
+    creation_order,
+    deletion_order,
+)
+from activities.clouds.desired.owner import owner_named
+from activities.clouds.desired.plan import Desired
+from activities.clouds.desired.wire import from_wire, to_wire
 from activities.clouds.gke.provider import GkeProvider
-from activities.clouds.graph import DesiredObject, creation_order, deletion_order
 from activities.clouds.lifecycle.delete import delete
 from activities.clouds.lifecycle.ensure import ensure
 from activities.clouds.lifecycle.handler import (
@@ -21,8 +27,6 @@ from activities.clouds.lifecycle.handler import (
 )
 from activities.clouds.lifecycle.pace import PollPace
 from activities.clouds.lifecycle.tokens import token_of
-from activities.clouds.owner import owner_named
-from activities.clouds.wire import from_wire, to_wire
 from api_types.errors import ModelplaneError, TransientError
 from api_types.messages.clouds import IN_CLUSTER, AuditCloud, CloudAccount, Leftover
 from api_types.resources.inference_class import InferenceClass

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from activities.clouds.graph import DesiredObject
+from activities.clouds.desired.graph import DesiredObject
 
 INVALID_INPUT = "InvalidInput"
 INVALID_NODE_POOL = "InvalidNodePool"

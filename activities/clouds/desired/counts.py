@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from activities.clouds.desired import PlanProblem
+from activities.clouds.desired.plan import PlanProblem
 from api_types.resources.inference_cluster import NodePool
 
 

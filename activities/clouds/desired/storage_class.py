@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from activities.clouds.graph import Parameters, Value
+from activities.clouds.desired.graph import Parameters, Value
 from api_types.labels import MANAGED_BY, MANAGED_BY_VALUE
 
 RESTART = "restart"

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from activities.clouds.desired import (
+from activities.clouds.desired.owner import SYSTEM_POOL, pool_name
+from activities.clouds.desired.plan import (
     INVALID_INPUT,
     INVALID_NODE_POOL,
     WAITING_FOR_CLASSES,
     PlanProblem,
 )
-from activities.clouds.owner import SYSTEM_POOL, pool_name
 from api_types.resources.inference_class import (
     Accelerator,
     InferenceClass,

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from activities.clouds.graph import CloudCall, DesiredObject, Fact, Token, Value
+from activities.clouds.desired.graph import CloudCall, DesiredObject, Fact, Token, Value
 from api_types.messages.clouds import CloudObject, WorkClass
 
 _FACT = "$fact"

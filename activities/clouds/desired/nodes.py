@@ -1,7 +1,7 @@
 """Labels and taint of nodes at all clouds, and the object of a Ready system node."""
 
-from activities.clouds.graph import DesiredObject
-from activities.clouds.owner import SYSTEM_POOL
+from activities.clouds.desired.graph import DesiredObject
+from activities.clouds.desired.owner import SYSTEM_POOL
 from api_types import labels
 from api_types.messages.clouds import SYSTEM_NODES
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from activities.clouds.desired import INVALID_INPUT, PlanProblem
+from activities.clouds.desired.plan import INVALID_INPUT, PlanProblem
 
 # DRA is generally available from this minor version on.
 _DRA_MINOR = 34
