@@ -170,7 +170,7 @@ async def _list_all(plane: ControlPlane, kind: str) -> Sequence[ListedObject]:
         raise NoAnswer(
             "the fleet cannot be read: some objects do not answer",
             details=silent,
-            next_step=await plane.next_step_of_silence(),
+            next_step=await plane.failures.next_step_of_silence(),
         )
     return found
 

@@ -48,14 +48,11 @@ from api_types.resources.kinds import KindInfo
 from api_types.settings import Settings
 from fleet_client.configuration import require_temporal
 from fleet_client.errors import (
-    RUN_WORKER,
-    START_WORKER,
     AlreadyExists,
     CommandFailed,
     NoAnswer,
     NotFound,
     Refused,
-    Unreachable,
     WriteConflict,
 )
 from fleet_client.refs.seen import ANSWER_WAIT, Execution, ListedObject, not_found
@@ -63,7 +60,7 @@ from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 from fleet_client.temporal.connection import connect, unreachable
 from fleet_client.temporal.execution import execution_of
-from fleet_client.temporal.worker_versions import is_polled
+from fleet_client.temporal.failures import UNANSWERED, TemporalFailures
 
 QUERIES_AT_ONCE = 32
 # How long a caller waits for the result of a change.
@@ -72,24 +69,6 @@ _REPLACE = "replace"
 # The default reason why a command needs Temporal.
 _WHY = "the front serves only objects"
 
-# Statuses of a query while no worker polls, before the first workflow task is done, or
-# after the worker has stopped.
-UNANSWERED = {
-    RPCStatusCode.DEADLINE_EXCEEDED,
-    RPCStatusCode.CANCELLED,
-    RPCStatusCode.FAILED_PRECONDITION,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-}
-# The server lists a worker for some minutes after its end.
-_BUSY = (
-    "the workers or Temporal are busy, or the last worker has just ended: repeat the command "
-    "in a minute; if it lasts, see `modelplane workers status`, and the log and load of the "
-    f"workers; if none runs, {START_WORKER}"
-)
-# Many objects of a list may be silent at once.
-_POLLED_SECONDS = 10.0
-# The server's message about a workflow whose task has failed or timed out several times.
-_TASK_FAILS = "workflow task in failed state"
 # The queries for kinds without their own workflow. The workflow of another kind answers
 # them.
 SHOWS = {"ServingStack": "serving_stack"}
@@ -106,7 +85,7 @@ class ControlPlane:
         self.settings = settings
         self._answer_wait = answer_wait
         self._gate = asyncio.Semaphore(QUERIES_AT_ONCE)
-        self._polled: tuple[float, bool] | None = None
+        self.failures = TemporalFailures(client, settings)
 
     def temporal(self, why: str) -> Self:
         """Return this connection; see `fleet_client/objects.py`."""
@@ -151,7 +130,7 @@ class ControlPlane:
         try:
             found = await self.client.get_workflow_handle(target.workflow_id).describe()
         except RPCError as error:
-            failure = self._failure(error, target)
+            failure = self.failures.of(error, target)
             if isinstance(failure, NotFound):
                 return False
             raise failure from error
@@ -178,7 +157,7 @@ class ControlPlane:
         except RPCError as error:
             if error.status in {RPCStatusCode.NOT_FOUND, *UNANSWERED}:
                 return None
-            raise self._failure(error, target) from error
+            raise self.failures.of(error, target) from error
         return tree
 
     async def query(self, target: Target, name: str, *arguments: Any) -> Any:
@@ -194,7 +173,7 @@ class ControlPlane:
             async for row in self.client.list_workflows(query):
                 yield row
         except RPCError as error:
-            raise self._failure(error, None) from error
+            raise self.failures.of(error, None) from error
 
     async def history(self, target: Target, run_id: str) -> WorkflowHistory:
         """Return the history of one run of a workflow.
@@ -206,7 +185,7 @@ class ControlPlane:
                 target.workflow_id, run_id=run_id
             ).fetch_history()
         except RPCError as error:
-            raise self._failure(error, target) from error
+            raise self.failures.of(error, target) from error
 
     async def signal(
         self, target: Target, signal: Signal[ReceiverT, MessageT], message: MessageT
@@ -218,7 +197,7 @@ class ControlPlane:
                 request.signal, request.payload
             )
         except RPCError as error:
-            raise self._failure_to_send(error, target) from error
+            raise self.failures.of_sending(error, target) from error
 
     async def start_scheduler(self) -> None:
         """Start the scheduler if it is not running.
@@ -249,7 +228,7 @@ class ControlPlane:
                 **identity_at_start(kind, target.namespace, target.name),
             )
         except RPCError as error:
-            raise self._failure_to_send(error, target) from error
+            raise self.failures.of_sending(error, target) from error
 
     async def check_spec(self, target: Target, message: SetSpec) -> None:
         """Do nothing: only the workflow can check its spec."""
@@ -314,9 +293,9 @@ class ControlPlane:
                 next_step="read the object again, and repeat the change",
             ) from error
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-            raise await self._silence(target) from error
+            raise await self.failures.silence(target) from error
         except RPCError as error:
-            raise await self._failure_to_answer(error, target) from error
+            raise await self.failures.of_answer(error, target) from error
         return tree
 
     async def _replace(self, target: Target, message: Replace) -> Any:
@@ -365,7 +344,7 @@ class ControlPlane:
         try:
             rows = [row async for row in self.client.list_workflows(query)]
         except RPCError as error:
-            raise self._failure(error, None) from error
+            raise self.failures.of(error, None) from error
         found = await asyncio.gather(*(self._seen(kind, row) for row in rows))
         return sorted(
             (seen for seen in found if seen),
@@ -425,113 +404,7 @@ class ControlPlane:
                     ),
                 ) from error
             except RPCError as error:
-                raise await self._failure_to_answer(error, target) from error
-
-    async def next_step_of_silence(self) -> str:
-        """Return the next step for objects that do not answer."""
-        return _BUSY if await self._has_workers() else START_WORKER
-
-    async def _silence(self, target: Target, *details: str) -> NoAnswer:
-        if await self._has_workers():
-            text = (
-                f"workers polled lately, but none answered for {target.title} in time"
-            )
-            return NoAnswer(text, details=details, next_step=_BUSY)
-        text = f"no worker answers for {target.title}"
-        return NoAnswer(text, details=details, next_step=START_WORKER)
-
-    async def _has_workers(self) -> bool:
-        """Return whether a worker polls for workflow tasks, as of some seconds ago."""
-        now = asyncio.get_running_loop().time()
-        if self._polled is None or now - self._polled[0] > _POLLED_SECONDS:
-            try:
-                found = await is_polled(self.client, queues.WORKFLOWS)
-            except RPCError:
-                # Temporal itself is too slow, so nothing shows that a worker is missing.
-                found = True
-            self._polled = (now, found)
-        return self._polled[1]
-
-    async def _failure_to_answer(
-        self, error: RPCError, target: Target
-    ) -> CommandFailed:
-        """Translate an error of a query or an update, which need a worker."""
-        is_failing = _TASK_FAILS in error.message.lower()
-        if error.status in UNANSWERED and not is_failing:
-            return await self._silence(target, error.message)
-        return self._failure(error, target)
-
-    def _failure_to_send(self, error: RPCError, target: Target) -> CommandFailed:
-        """Translate an error of a signal, which needs no worker."""
-        if error.status in UNANSWERED:
-            return unreachable(self.settings, error)
-        return self._failure(error, target)
-
-    def _failure(self, error: RPCError, target: Target | None) -> CommandFailed:
-        """Translate an RPC error of Temporal."""
-        if (
-            error.status == RPCStatusCode.NOT_FOUND
-            and "namespace" in error.message.lower()
-        ):
-            name = self.settings.temporal.namespace
-            return Unreachable(
-                f"Temporal at {self.settings.temporal.address} has no namespace {name!r}",
-                next_step=(
-                    f"create it with `temporal operator namespace create {name}`, or "
-                    "set temporal.namespace"
-                ),
-            )
-        if error.status == RPCStatusCode.NOT_FOUND and target:
-            return not_found(target)
-        if (
-            error.status == RPCStatusCode.FAILED_PRECONDITION
-            and _TASK_FAILS in error.message.lower()
-            and target
-        ):
-            return NoAnswer(
-                f"the workflow of {target.title} cannot answer: its workflow task fails",
-                details=[error.message],
-                next_step=(
-                    f"read the log of the workers; `modelplane ui {target.command}` "
-                    "opens its history"
-                ),
-            )
-        if error.status in UNANSWERED:
-            return NoAnswer(
-                "Temporal is too slow to answer",
-                details=[error.message],
-                next_step=_BUSY,
-            )
-        if (
-            error.status == RPCStatusCode.INVALID_ARGUMENT
-            and "search attribute" in error.message.lower()
-        ):
-            return Unreachable(
-                f"Temporal namespace {self.settings.temporal.namespace!r} does "
-                "not have the search attributes of this control plane yet",
-                details=[error.message],
-                next_step=f"start a worker once, which registers them: {RUN_WORKER}",
-            )
-        if error.status == RPCStatusCode.INVALID_ARGUMENT:
-            about = f" about {target.title}" if target else ""
-            return CommandFailed(
-                f"Temporal at {self.settings.temporal.address} refuses the request{about}",
-                details=[error.message],
-                next_step="fix the problem in the message, such as a request that is too large",
-            )
-        if error.status in {
-            RPCStatusCode.UNAUTHENTICATED,
-            RPCStatusCode.PERMISSION_DENIED,
-        }:
-            return Unreachable(
-                f"Temporal at {self.settings.temporal.address} refuses this client",
-                details=[error.message],
-                next_step=(
-                    "check temporal.apiKeyFile, the TLS files and temporal.namespace "
-                    "in the settings"
-                ),
-            )
-        return unreachable(self.settings, error)
+                raise await self.failures.of_answer(error, target) from error
 
 
 @asynccontextmanager

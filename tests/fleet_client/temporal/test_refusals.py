@@ -104,5 +104,5 @@ async def test_only_without_a_worker_is_a_timeout_followed_by_the_start_of_one(
             await plane.describe(TARGET)
         assert failed.value.message.startswith(message)
         assert (failed.value.next_step == START_WORKER) is starts
-    assert await plane.next_step_of_silence() == failed.value.next_step
+    assert await plane.failures.next_step_of_silence() == failed.value.next_step
     assert server.described == 1, "many objects may be silent at once"

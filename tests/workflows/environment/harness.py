@@ -34,8 +34,8 @@ from activities.messaging.search_attributes import identity_at_start
 from api_types import labels, names, queues
 from api_types.errors import QUERY_REFUSED
 from api_types.messages.entities import Delete, Force, Scale, SetSpec
-from fleet_client.temporal.control_plane import UNANSWERED
 from fleet_client.temporal.converter import DATA_CONVERTER
+from fleet_client.temporal.failures import UNANSWERED
 from fleet_client.temporal.queries import RetriedQueries
 from testbed.running import Running
 from tests.environment.cached_programs import cached
