@@ -11,7 +11,7 @@ from api_types.sections.front import FrontSettings
 from fleet_client.errors import Refused as Unusable
 from front.access.access_file import AccessFile, AccessRules
 from front.access.files import BadAccessFile, load
-from front.main import access_rules
+from front.configuration.users import access_rules
 from front.serving.errors import RejectedRequest
 from front.serving.requests import resource_of
 from front.serving.resources import _verb

@@ -21,7 +21,7 @@ from front.access import certificates
 from front.access.access import AccessControl
 from front.access.access_file import AccessRules, User
 from front.access.certificates import of_connection
-from front.main import _tls
+from front.configuration.listening import server_tls
 from front.serving.app import Front
 from front.serving.reads import watching
 from front.store.projection import Projection
@@ -53,7 +53,7 @@ async def served(folder: Path) -> AsyncIterator[TestServer]:
             cast("ControlPlane", None), projection, AccessControl(AccessRules(access))
         ).app()
     )
-    await server.start_server(ssl=_tls(settings))
+    await server.start_server(ssl=server_tls(settings))
     try:
         yield server
     finally:
@@ -192,4 +192,4 @@ def test_client_certificates_need_tls_rules_and_an_existing_file(
     )
     changed = {"client_ca": tmp_path / "none"} if missing == "client_ca" else absent
     with pytest.raises(Refused, match=r"front\.clientCa"):
-        _tls(settings.model_copy(update=changed))
+        server_tls(settings.model_copy(update=changed))

@@ -26,7 +26,7 @@ from front.access import id_tokens
 from front.access.id_tokens import NO_PREFIX, TOKEN_MAX, TRIED_MAX, Claims, IdTokens
 from front.access.issuer import ASK_AGAIN_SECONDS, KEYS_MAX, Issuer
 from front.access.limits import Allowance
-from front.main import access_of
+from front.configuration.users import access_of
 from front.serving.reads import watching
 from tests.front.fleet_of_tenants import ACCESS, TOKENS
 from tests.front.issuer_under_test import CLAIMS, PATH, served

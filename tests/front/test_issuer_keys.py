@@ -25,7 +25,7 @@ from front.access.issuer import (
 )
 from front.access.limits import Allowance
 from front.access.request_header import InvalidUserHeader
-from front.main import access_of
+from front.configuration.users import access_of
 from front.serving.reads import watching
 from testbed.cluster.pki import Authority
 from tests.front.fleet_of_tenants import ACCESS

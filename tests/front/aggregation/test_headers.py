@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 from api_types.sections.front import FrontSettings
 from front.access.recorded import NAME_MAX, recorded
 from front.access.request_header import Proxies
-from front.main import _tls
+from front.configuration.listening import server_tls
 from testbed.cluster.pki import Authority
 from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
 
@@ -38,7 +38,7 @@ async def fleet(tmp_path: Path) -> AsyncIterator[Fleet]:
         x509.load_pem_x509_certificates(pki.ca.read_bytes()),
         frozenset({"front-proxy-client"}),
     )
-    async with a_fleet(tmp_path, proxies=proxies, tls=_tls(settings)) as fleet:
+    async with a_fleet(tmp_path, proxies=proxies, tls=server_tls(settings)) as fleet:
         yield fleet
 
 

@@ -33,7 +33,9 @@ from front.access.access_file import ANY, AccessRules, Attempt, User
 from front.access.certificates import of_connection
 from front.access.request_header import InvalidUserHeader, Proxies, issued_by
 from front.access.reviews import Reviews, Unanswered, spec_of
-from front.main import _tls, access_of, scaler_credentials
+from front.configuration.listening import server_tls
+from front.configuration.scaling import scaler_credentials
+from front.configuration.users import access_of
 from front.serving.access_reviews import reviewed
 from testbed.cluster.pki import LIFETIME, Authority
 from tests.workflows.environment.harness import eventually
@@ -683,7 +685,7 @@ def test_contradictory_settings_are_rejected_with_the_next_step(
         Refused,
         match=r"front\.clientCa needs .*front\.reviewKubeconfig does not apply to users",
     ):
-        _tls(reviewed)
+        server_tls(reviewed)
     kubeconfig.write_text("not a certificate")
     with pytest.raises(Refused, match=r"front\.requestHeaderCa: "):
         access_of(

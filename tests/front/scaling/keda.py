@@ -10,7 +10,7 @@ import pytest
 
 from api_types.sections.front import FrontSettings
 from front.access.limits import Allowance
-from front.main import scaler_credentials
+from front.configuration.scaling import scaler_credentials
 from front.scaling import scaler_messages as messages
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told

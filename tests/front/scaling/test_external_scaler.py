@@ -19,7 +19,7 @@ from fleet_client.errors import Refused
 from front.access import certificates
 from front.access.access import AccessControl
 from front.access.access_file import AUTHENTICATED, User
-from front.main import scaler_credentials
+from front.configuration.scaling import scaler_credentials
 from front.scaling import external_scaler
 from front.scaling import scaler_messages as messages
 from front.scaling.external_scaler import ExternalScaler, Trigger

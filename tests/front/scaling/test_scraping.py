@@ -17,7 +17,7 @@ from aiohttp import web
 from api_types.sections.front import FrontSettings
 from fleet_client.errors import Refused
 from front.access.files import BadAccessFile, WatchedFile, load
-from front.main import scraper_of
+from front.configuration.scaling import scraper_of
 from front.scaling import scraping
 from front.scaling.numbers import Numbers, Told
 from front.scaling.scraping import (

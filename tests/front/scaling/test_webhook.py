@@ -21,7 +21,7 @@ from front.access.signing import (
     WINDOW_SECONDS,
     Callers,
 )
-from front.main import webhook_callers
+from front.configuration.users import webhook_callers
 from front.scaling.routes import BODY_BYTES_MAX
 from tests.front.scaling.scaling_under_test import (
     AUDIENCE,
