@@ -2,12 +2,11 @@
 
 `up` may be called at any time. It finishes an interrupted run, keeps data, ports and
 keys, and returns at once if everything runs. The supervisor owns every process. This
-module decides which processes run, waits for them, and seeds the clusters. Each part is
+module decides which processes run. `cluster_start.py` starts one cluster. Each part is
 described in its own module: `cluster/`, `dataplane/`, `temporal.py`.
 """
 
 import signal
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +18,15 @@ from typing import Any
 
 from testbed import fake_clouds
 from testbed import temporal as temporal_server
-from testbed.cluster import objects
 from testbed.cluster.control_plane import ClusterControlPlane
-from testbed.cluster.kube import Kube, collection
-from testbed.cluster.seeding import seed
+from testbed.cluster_start import (
+    CONTROLLER_SECONDS,
+    GATEWAY,
+    SERVER_SECONDS,
+    await_gateways,
+    bring_up,
+    gateway_process,
+)
 from testbed.dataplane.config import ENCLAVE
 from testbed.dataplane.config import port_name as data_plane_port
 from testbed.dataplane.config import processes as data_plane_processes
@@ -42,27 +46,17 @@ from testbed.programs.versions import (
 )
 from testbed.readiness import (
     answers_http,
-    has_address,
-    has_root_ca,
-    is_healthy,
-    listens,
-    nodes_are_ready,
 )
 from testbed.running import ClusterRunning, Running
 from testbed.temporal import TEMPORAL
 from testbed.waiting import StartFailed, wait_until
 
-# A start usually takes seconds. It takes minutes if builds and tests share two cores.
-SERVER_SECONDS = 180
-CONTROLLER_SECONDS = 120
 STOP_SECONDS = 30
 STAGE_LAST = 9
 """Processes that `start_process` started, such as a worker, are stopped first."""
 
 FORMAT = 5
 """The version of running.json. A testbed of another version is restarted."""
-
-GATEWAY = "gateway"
 
 
 class Testbed:
@@ -164,12 +158,16 @@ class Testbed:
                 ]
                 for wait in waits:
                     wait.result()
-            self._supervision.want([self._gateway(planes)])
+            self._supervision.want(
+                [gateway_process(planes, self._home, STAGE_LAST - 1)]
+            )
             if data_plane:
                 self._supervision.want(
                     data_plane_processes(planes, programs["traefik"], STAGE_LAST - 1)
                 )
-            self._await_gateways(planes, ENCLAVE if data_plane else GATEWAY)
+            await_gateways(
+                planes, ENCLAVE if data_plane else GATEWAY, self._supervision
+            )
             clouds = self._fleet.has_clouds
             running = self._describe(
                 planes, temporal=temporal, data_plane=data_plane, clouds=clouds
@@ -397,58 +395,14 @@ class Testbed:
         *,
         data_plane: bool,
     ) -> None:
-        cluster = next(
-            (each for each in self._fleet.clusters if each.name == plane.name), None
+        bring_up(
+            plane,
+            self._fleet,
+            self._supervision,
+            definitions,
+            gateway_objects,
+            data_plane=data_plane,
         )
-        server = f"{plane.name}.kube-apiserver"
-        with Kube(plane.server, plane.authority) as kube:
-            # Wait for the store separately. Otherwise the message about a failed store
-            # would name the API server.
-            self._supervision.wait_for(
-                f"{plane.name}.etcd",
-                partial(listens, plane.port("etcd")),
-                SERVER_SECONDS,
-                "does not listen",
-            )
-            self._supervision.wait_for(
-                server, kube.is_ready, SERVER_SECONDS, "is not ready"
-            )
-            # Delete the leases of an earlier kwok, which had another identity. Until
-            # they expire, no pod of the nodes changes.
-            kube.delete(objects.NODE_LEASES)
-            self._supervision.want(plane.controllers())
-            seed(
-                plane,
-                kube,
-                cluster,
-                self._fleet,
-                definitions,
-                gateway_objects=gateway_objects,
-                data_plane=data_plane,
-            )
-            manager = f"{plane.name}.kube-controller-manager"
-            self._supervision.wait_for(
-                manager, lambda: has_root_ca(kube), CONTROLLER_SECONDS, "does not work"
-            )
-            if plane.has_nodes:
-                self._supervision.wait_for(
-                    f"{plane.name}.kwok",
-                    lambda: nodes_are_ready(kube),
-                    CONTROLLER_SECONDS,
-                    "made no node ready",
-                )
-                for part, scheme in (
-                    ("kube-scheduler", "https"),
-                    *([("lws-health", "http")] if cluster and plane.stack else ()),
-                ):
-                    name = f"{plane.name}.{part.removesuffix('-health')}"
-                    url = f"{scheme}://127.0.0.1:{plane.port(part)}/readyz"
-                    self._supervision.wait_for(
-                        name,
-                        partial(is_healthy, url),
-                        CONTROLLER_SECONDS,
-                        "is not ready",
-                    )
         self._say(f"{plane.name}: ready at {plane.server}")
 
     def _await_temporal(self) -> None:
@@ -461,51 +415,6 @@ class Testbed:
     def _await_clouds(self) -> None:
         fake_clouds.wait_until_ready(self._home, self._supervision, SERVER_SECONDS)
         self._say("clouds: the fakes of Google Cloud and AWS are ready")
-
-    def _gateway(self, planes: list[ClusterControlPlane]) -> ProcessSpec:
-        config = self._home.folder / "gateway.json"
-        write_json(
-            config,
-            [
-                {
-                    "name": plane.name,
-                    "server": plane.server,
-                    "pki": str(plane.authority.folder),
-                    "address": self._home.gateway_address(plane.name),
-                    "simulated": plane.simulated,
-                    "served": _gateway_controller(plane),
-                }
-                for plane in planes
-                if plane.stack
-            ],
-        )
-        return ProcessSpec(
-            GATEWAY,
-            [sys.executable, "-m", "testbed.dataplane.controllers", str(config)],
-            stage=STAGE_LAST - 1,
-        )
-
-    def _await_gateways(
-        self, planes: list[ClusterControlPlane], controller: str
-    ) -> None:
-        """Wait until `controller` has set the addresses of all Gateways.
-
-        The controller is the process that reconciles Gateways here.
-        """
-        for plane in filter(lambda each: each.stack, planes):
-            name = objects.GATEWAY if plane.simulated else objects.CONTROL_GATEWAY
-            gateways = collection(
-                "gateway.networking.k8s.io/v1", "Gateway", objects.NAMESPACE
-            )
-            path = f"{gateways}/{name}"
-            with Kube(plane.server, plane.authority) as kube:
-                otherwise = f"gave the Gateway of {plane.name} no address"
-                self._supervision.wait_for(
-                    controller,
-                    partial(has_address, kube, path),
-                    CONTROLLER_SECONDS,
-                    otherwise,
-                )
 
     def _describe(
         self,
@@ -540,10 +449,3 @@ class Testbed:
             manifests=self._home.manifests,
             clouds=fake_clouds.addresses(self._home) if clouds else None,
         )
-
-
-def _gateway_controller(plane: ClusterControlPlane) -> str | None:
-    """Return the real controller of a cluster's Gateways, or None without one."""
-    if plane.real_pods:
-        return envoy_stack.CONTROLLER
-    return objects.TRAEFIK_CONTROLLER if plane.data_plane else None
