@@ -95,7 +95,7 @@ class FakeAws:
         made = self._regions(AwsFaultScript(self._faults))
         self._front = front.AwsFront(made.pop(self.region), made, control=self.control)
         self._began = self._everything()
-        self._server = _module("server").make(HOST, self._port, self._front)
+        self._server = front.make_http_server(HOST, self._port, self._front)
         self.url = f"http://{HOST}:{self._server.server_port}"
         self._thread = threading.Thread(
             target=self._server.serve_forever,

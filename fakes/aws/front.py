@@ -17,6 +17,8 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl
 
+from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
+
 from fakes.aws import policies
 from fakes.aws.cloud import AwsCloud, tags_of
 from fakes.aws.eks import (
@@ -461,3 +463,15 @@ def _raw(environ: Mapping[str, Any]) -> Raw:
         headers["content-type"] = environ["CONTENT_TYPE"]
     body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
     return Raw(environ["REQUEST_METHOD"], path, query, headers, body, environ)
+
+
+class _AwsHandler(WSGIRequestHandler):  # type: ignore[misc]
+    """A handler without a log: the ledger has every call."""
+
+    def log(self, *_: Any) -> None:
+        pass
+
+
+def make_http_server(host: str, port: int, front: AwsFront) -> BaseWSGIServer:
+    """Return the HTTP server, with a thread per call, on a free port if `port` is 0."""
+    return make_server(host, port, front, threaded=True, request_handler=_AwsHandler)
