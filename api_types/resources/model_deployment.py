@@ -21,7 +21,12 @@ from api_types.resources.parts.base_types import (
     ResourceModel,
     Whole,
 )
-from api_types.resources.parts.disruption import Disruption, EngineDrain
+from api_types.resources.parts.disruption import (
+    Disruption,
+    DrainBudget,
+    EngineDrain,
+    Rollout,
+)
 from api_types.resources.parts.engine_profile import ProfileOverrides
 from api_types.resources.parts.engines import (
     Copies,
@@ -37,7 +42,6 @@ from api_types.resources.parts.engines import (
 from api_types.resources.parts.parallel import DataParallel
 from api_types.resources.parts.pod_template import PodTemplate
 from api_types.resources.parts.probes import Probes
-from api_types.resources.parts.rollout import DrainBudget, Rollout
 from api_types.resources.parts.scheduling import Scheduling
 from api_types.resources.parts.topology import Topology
 from api_types.resources.status import LastScale, ResourceStatus
