@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 from api_types import labels, names
 from api_types.limits import ROUTE_BACKENDS_MAX
 from api_types.messages.clouds import CloudObjectState
+from api_types.messages.signals import INFERENCE_GATEWAY
 from scheduler import decide_and_explain
 from scheduler.hardware.template import charges
 from scheduler.model.policy import WHOLE_NODES
+from tests.simulation.parts import CONTROL, ObjectView
 from tests.simulation.runs import COMPLETED, TERMINATED
 from tests.simulation.snapshot import (
     Pool,
@@ -97,7 +99,11 @@ class Observer:
             pools=self._pools(scheduler, pods, ledger),
             objects=tuple(
                 SeenObject(
-                    each.place, each.kind, (each.namespace, each.name), each.owner, each.cache
+                    each.place,
+                    each.kind,
+                    (each.namespace, each.name),
+                    each.owner or _installer(each, objects),
+                    each.cache,
                 )
                 for each in parts.objects()
             ),
@@ -356,6 +362,13 @@ def _deployments(
             shown_ready=sum(each.ready for each in state.staying()),
             placements=placements,
         )
+
+
+def _installer(item: ObjectView, objects: Mapping[str, Any]) -> str:
+    """Return the uid of the gateway whose release has no object with a mark yet."""
+    gateway = objects.get(INFERENCE_GATEWAY.workflow_id)
+    is_release = item.kind == "HelmRelease" and item.place == CONTROL
+    return str(gateway.state.uid) if gateway is not None and is_release else ""
 
 
 def _was_reset(world: "World", product: Entity[Any]) -> bool:
