@@ -364,8 +364,8 @@ def every_route_serves(seen: Snapshot) -> Iterator[str]:
             replica = replicas.get((route.service[0], endpoint))
             if replica is None or _is_excused(seen, "modelreplica", replica.name):
                 continue
-            if replica.deleting or not replica.ready:
-                state = "being deleted" if replica.deleting else "not ready"
+            if replica.deleting or not replica.serving:
+                state = "being deleted" if replica.deleting else "not serving"
                 yield f"the route of {_text(route.service)} has {endpoint}, which is {state}"
         if route.expected is not None and route.expected != route.endpoints:
             has, selects = _some(route.endpoints) or "nothing", _some(route.expected) or "nothing"

@@ -389,7 +389,7 @@ def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:
             deployment_uid=state.start.deployment_uid,
             cluster=state.start.cluster,
             deleting=state.deleting,
-            ready=is_true(state.conditions, "Ready"),
+            serving=is_true(state.conditions, "Serving"),
             step=state.teardown.number if state.deleting else 0,
             skipped=skipped,
         )

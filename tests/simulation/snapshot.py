@@ -97,7 +97,8 @@ class SeenDeployment:
 class SeenReplica:
     """A ModelReplica that runs.
 
-    `step`: of its teardown; `skipped`: a step was skipped, or abandoned with its cluster.
+    `serving`: it can answer requests, with some copies of each engine at least. `step`: of
+    its teardown; `skipped`: a step was skipped, or abandoned with its cluster.
     """
 
     uid: str
@@ -106,7 +107,7 @@ class SeenReplica:
     deployment_uid: str = ""
     cluster: str = ""
     deleting: bool = False
-    ready: bool = True
+    serving: bool = True
     step: int = 0
     skipped: bool = False
 

@@ -314,8 +314,8 @@ REFUSED = [
     ),
     Refused(
         auditors.every_route_serves,
-        with_replica(ready=False),
-        "the route of ml/talk has chat-eu-1-0, which is not ready",
+        with_replica(serving=False),
+        "the route of ml/talk has chat-eu-1-0, which is not serving",
     ),
     Refused(
         auditors.every_route_serves,
