@@ -468,10 +468,9 @@ class People:
         if found := [each for each in self.running("") if not self._is_orphaned(each)]:
             workflow_id = self.draw.choice(found)
             # A workflow without a worker does not describe itself.
-            document = self._document_of(workflow_id)
-            if document is None and workflow_id.startswith("modeldeployment/"):
-                document = self.applied.get(workflow_id)
-            self.touched[workflow_id] = document
+            self.touched[workflow_id] = self._document_of(workflow_id) or self.applied.get(
+                workflow_id
+            )
             await self.insist(lambda: self.world.terminate(workflow_id, "drawn"))
             await self.pause(0, 60, 1800)
             await self._apply_again(workflow_id)
@@ -514,7 +513,7 @@ class People:
 
     async def _apply_again(self, workflow_id: str) -> None:
         """Apply the object of a terminated workflow; delete it if it is not wanted any
-        more.
+        more, after it has taken over what the terminated one had made.
         """
         if workflow_id.startswith(STARTED_AGAIN):
             return
@@ -529,7 +528,17 @@ class People:
         if address[0] == "InferenceCluster":
             await self._heed(address)
         if wanted is None:
+            await self._observed(workflow_id)
             await self.delete(address)
+
+    async def _observed(self, workflow_id: str) -> None:
+        """Wait until an object has acted on its spec, for some minutes at most."""
+        for _ in range(_POLLS):
+            await asyncio.sleep(60)
+            seen = self.world.peek(workflow_id, "describe") or {}
+            observed = seen.get("status", {}).get("observedGeneration")
+            if observed and observed == seen["metadata"].get("generation"):
+                return
 
     def _wanted_as(self, workflow_id: str) -> Json | None:
         found = (

@@ -3,7 +3,7 @@
 The functions change the state that they receive. They do no I/O and read no clock.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from activities.render.cache.artifact import IMAGE, NODE_LOCAL
@@ -21,6 +21,9 @@ from workflows.model_cache.plan import (
 )
 from workflows.model_cache.spec import DesiredStaging
 from workflows.model_cache.state import CacheCopy, ClusterStaging
+
+# The kind of a leftover that stands for all objects with a label.
+_LABEL = "label"
 
 
 def update_selection(
@@ -184,7 +187,7 @@ def reset_backoff(copy: CacheCopy) -> None:
 def left_by_label(namespace: str, name: str, cluster: str, why: str) -> LeftBehind:
     """Return an entry for all objects on a cluster with the label of a cache."""
     return LeftBehind(
-        kind="label",
+        kind=_LABEL,
         name=f"{labels.MODEL_CACHE}={names.label_value(name)}",
         namespace=namespace,
         location=cluster,
@@ -213,3 +216,12 @@ def left_behind(
         )
         for cluster, kind, name in objects
     ]
+
+
+def not_taken_over(items: Sequence[LeftBehind], cluster: str) -> list[LeftBehind]:
+    """Return the leftovers that stay when a cluster of this name holds the cache again.
+
+    The cache finds its own objects there. Those of an earlier cache, which are listed by
+    their label, have another owner.
+    """
+    return [item for item in items if item.location != cluster or item.kind == _LABEL]

@@ -6,6 +6,7 @@ step ends. A step whose result is lost is repeated, because every step is idempo
 """
 
 import asyncio
+from collections.abc import Mapping
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
@@ -132,6 +133,7 @@ class Staging:
                 "Abandoned",
                 f"InferenceCluster {name} was deleted; volumes on it may still exist",
             )
+            self._list({name: staging}, f"InferenceCluster {name} was deleted")
         if staging.registered and staging.site.present:
             await self._register(name, staged=False)
         self.context.mark_changed()
@@ -296,7 +298,10 @@ class Staging:
 
     def leave_behind(self, reason: str) -> None:
         """Give up all clusters, and list the objects that may stay there."""
+        self._list(self.state.stagings, reason)
+
+    def _list(self, stagings: Mapping[str, ClusterStaging], reason: str) -> None:
         self.state.add_left_behind(
-            left_behind(self.state.stagings, self.context.namespace, reason)
+            left_behind(stagings, self.context.namespace, reason)
         )
         self.state.stagings = {}

@@ -309,3 +309,24 @@ def test_a_call_without_the_credential_changes_nothing_about_an_earlier_download
     (after,) = cache.state.stagings["eu"].copies
     assert after.missing_credential == "no Secret ml/hub"
     assert after.cleaned_up is was_clean
+
+
+def test_a_cache_lists_what_it_left_on_a_deleted_cluster_until_it_is_there_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The deletion of a cluster was forced, so the cache could not remove its volumes."""
+    temporal = Serverless(monkeypatch, "modelcache/ml/weights")
+    temporal.results = {"signal_many": SignalBatchResult()}
+    staging = a_staging(a_copy(cleaned_up=True), site=a_site(present=False))
+    cache = a_cache(eu=staging)
+
+    def left() -> list[tuple[str, str]]:
+        return [(item.kind, item.name) for item in cache.state.left_behind]
+
+    asyncio.run(cache.staging._forget("eu"))
+    assert left() == [("PersistentVolumeClaim", "claim-1")]
+    cache.clusters._list_earlier("eu", "why")
+    cache.clusters._record(a_site(name="us"))
+    assert len(left()) == 2
+    cache.clusters._record(a_site(name="eu"))
+    assert left() == [("label", "modelplane.ai/modelcache=weights")]
