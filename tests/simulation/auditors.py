@@ -13,6 +13,7 @@ from tests.simulation.snapshot import (
     Pool,
     SeenDeployment,
     SeenObject,
+    SeenPlacement,
     SeenPod,
     SeenWorkflow,
     Snapshot,
@@ -208,13 +209,21 @@ def every_request_is_answered(seen: Snapshot) -> Iterator[str]:
         staying = [each for each in deployment.placements if not each.reason]
         if not deployment.answered:
             yield f"{name} was never answered by the scheduler"
-        elif len(staying) + deployment.shortfall != deployment.wanted:
+        elif len(staying) - _replacing(staying) + deployment.shortfall != deployment.wanted:
             yield (
                 f"{name} wants {deployment.wanted} replicas, has {len(staying)}, and was told "
                 f"that {deployment.shortfall} are missing"
             )
         if deployment.shortfall and not deployment.explained:
             yield f"{name} misses {deployment.shortfall} replicas, and no message says why"
+
+
+def _replacing(placements: Iterable[SeenPlacement]) -> int:
+    """Count replacements that are not ready, so that the replaced replicas stay."""
+    by_index: dict[int, list[bool]] = {}
+    for each in placements:
+        by_index.setdefault(each.index, []).append(each.ready)
+    return sum(len(ready) - 1 for ready in by_index.values() if not all(ready))
 
 
 def everything_that_fits_is_placed(seen: Snapshot) -> Iterator[str]:

@@ -344,6 +344,7 @@ def _deployments(
                 each.ready,
                 each.deletion_reason,
                 tuple(each.after),
+                each.index,
             )
             for each in state.by_name()
         )

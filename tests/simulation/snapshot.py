@@ -56,7 +56,8 @@ class SeenWorkflow:
 class SeenPlacement:
     """A replica as its deployment tracks it.
 
-    `reason`: why it is being deleted, empty if it is not.
+    `reason`: why it is being deleted, empty if it is not. `index`: shared by a replica and
+    its replacement in a rollout.
     """
 
     uid: str
@@ -66,6 +67,7 @@ class SeenPlacement:
     ready: bool = True
     reason: str = ""
     waits_for: tuple[str, ...] = ()
+    index: int = 0
 
 
 @dataclass(frozen=True)

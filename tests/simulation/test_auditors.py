@@ -216,6 +216,11 @@ REFUSED = [
     ),
     Refused(
         auditors.every_request_is_answered,
+        with_deployment(placements=(PLACEMENT, replace(PLACEMENT, uid="r2"))),
+        "ml/chat wants 1 replicas, has 2, and was told that 0 are missing",
+    ),
+    Refused(
+        auditors.every_request_is_answered,
         with_deployment(wanted=2, shortfall=1),
         "ml/chat misses 1 replicas, and no message says why",
     ),
@@ -561,3 +566,9 @@ def test_a_history_may_grow_once_at_rest_and_may_not_go_on(monkeypatch: pytest.M
 def test_an_unrequested_change_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     later, sentences = CHANGED[0]
     assert at_rest(monkeypatch, SOUND, later) == sentences
+
+
+def test_a_replacement_that_is_not_ready_is_beside_the_replica_that_it_replaces() -> None:
+    replacement = replace(PLACEMENT, uid="r2", ready=False)
+    seen = with_deployment(placements=(PLACEMENT, replacement))
+    assert list(auditors.every_request_is_answered(seen)) == []
