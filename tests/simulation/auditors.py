@@ -324,8 +324,11 @@ def ready_counts_equal_the_pods(seen: Snapshot) -> Iterator[str]:
     """A deployment counts a replica as ready if its pods are, on clusters that answer."""
     pods = _by_owner(seen.pods)
     silent = {cluster.name for cluster in seen.clusters if not cluster.reachable}
+    held = {replica.uid for replica in seen.replicas if replica.held}
     for deployment in _sound(seen):
-        staying = [each for each in deployment.placements if not each.reason]
+        staying = [
+            each for each in deployment.placements if not each.reason and each.uid not in held
+        ]
         if any(each.cluster in silent for each in staying):
             continue
         serving = [

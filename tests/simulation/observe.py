@@ -391,6 +391,7 @@ def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:
             cluster=state.start.cluster,
             deleting=state.deleting,
             serving=is_true(state.conditions, "Serving"),
+            held=state.applied is not None and bool(state.applied.held),
             step=state.teardown.number if state.deleting else 0,
             skipped=skipped,
         )

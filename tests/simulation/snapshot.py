@@ -99,8 +99,9 @@ class SeenDeployment:
 class SeenReplica:
     """A ModelReplica that runs.
 
-    `serving`: it can answer requests, with some copies of each engine at least. `step`: of
-    its teardown; `skipped`: a step was skipped, or abandoned with its cluster.
+    `serving`: it can answer requests, with some copies of each engine at least. `held`: its
+    template waits for a cache, and earlier pods may run. `step`: of its teardown; `skipped`:
+    a step was skipped, or abandoned with its cluster.
     """
 
     uid: str
@@ -110,6 +111,7 @@ class SeenReplica:
     cluster: str = ""
     deleting: bool = False
     serving: bool = True
+    held: bool = False
     step: int = 0
     skipped: bool = False
 

@@ -183,6 +183,17 @@ def holds_floor(
     return bool(phases) and all(phases.values())
 
 
+def is_complete(applied: Applied, seen: ObservedReplica) -> bool:
+    """Return whether all pods of each workload are ready, with whatever template."""
+    workloads = [workload_of(engine, seen) for engine in applied.engines]
+    return all(
+        workload is not None
+        and workload.current
+        and workload.desired == workload.ready == workload.total > 0
+        for workload in workloads
+    )
+
+
 def endpoint_url(address: str, namespace: str, name: str, scheme: str = "http") -> str:
     """Return the replica's address at its cluster's gateway; IPv6 addresses get brackets."""
     host = f"[{address}]" if ":" in address else address

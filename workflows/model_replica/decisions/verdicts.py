@@ -13,6 +13,7 @@ from workflows.model_replica.decisions.cluster import access_of, unreachable_pro
 from workflows.model_replica.decisions.observation import (
     drift,
     holds_floor,
+    is_complete,
     model_problem,
     overdue,
     routing_problem,
@@ -62,8 +63,13 @@ def assess(state: ModelReplicaState) -> Assessment:
         unreachable_problem(state),
     )
     ready = accepted.status == TRUE and not (model or routing or unreachable)
+    # While new pods wait for a cache, the earlier ones serve, also after all of them
+    # were restarted.
+    may_serve = state.serving or (
+        state.was_ready and bool(applied.held) and is_complete(applied, seen)
+    )
     serving = ready or (
-        state.serving
+        may_serve
         and not unreachable
         and holds_floor(applied, seen, (state.spec or {})["engines"])
     )

@@ -55,6 +55,14 @@ STARTS = {
     "ModelReady": ("ModelStarting", NOT_READY),
     "RoutingReady": ("Configuring", NOT_ROUTED),
 }
+HELD = {
+    "serving": False,
+    "applied": APPLIED.model_copy(update={"held": "WaitingForCache"}),
+}
+NOT_ALL_UPDATED = "engine main has 1 of 1 copies ready, 1 up to date"
+ONE_OF_TWO = observed(
+    workloads=[observed().workloads[0].model_copy(update={"desired": 2, "total": 2})]
+)
 CASES = [
     Case("all is well", {}, {}, serving=True),
     Case("all is well for the first time", NEW, {}, serving=True),
@@ -172,6 +180,26 @@ CASES = [
             "ModelReady": ("WaitingForModel", ""),
             "RoutingReady": ("Configuring", ""),
             "Ready": ("Creating", NOT_CACHED),
+        },
+        serving=False,
+    ),
+    Case(
+        "all earlier pods are back while new ones wait for the cache",
+        HELD,
+        {
+            "ModelAccepted": ("WaitingForCache", NOT_CACHED),
+            "Ready": ("Unavailable", NOT_CACHED),
+        },
+        serving=True,
+    ),
+    Case(
+        "an earlier pod is back while new ones wait for the cache",
+        HELD | {"observed": ONE_OF_TWO},
+        {
+            "ModelAccepted": ("WaitingForCache", NOT_CACHED),
+            "ModelReady": ("ModelStarting", NOT_ALL_UPDATED),
+            "Serving": ("NotServing", NOT_ALL_UPDATED),
+            "Ready": ("Unavailable", NOT_CACHED),
         },
         serving=False,
     ),
