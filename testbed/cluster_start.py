@@ -1,4 +1,4 @@
-"""Starts the clusters of a fleet: the order of their processes, and what each waits for."""
+"""Starts the clusters of a fleet, in an order in which each process finds its needs."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""The objects of one artifact on a cluster: which exist, whose they are, and what blocks.
+"""The objects of one artifact on a cluster: existence, owners and conflicts.
 
 Objects of an earlier run of the same cache are adopted once that run has ended. An object
 that must be deleted before the apply continues is an `Obstacle`.

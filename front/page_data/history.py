@@ -40,7 +40,7 @@ class Ring:
 
 
 class History:
-    """The history of the capacity, of all workloads, and of those of each namespace."""
+    """The history of the capacity, and of the workloads in total and by namespace."""
 
     def __init__(self, projection: Projection) -> None:
         self._projection = projection

@@ -220,7 +220,7 @@ class Fleet:
         return True
 
     def end_update(self, uid: str) -> bool:
-        """Free what the old pods of an updated replica held, because they are gone.
+        """Free the nodes of an updated replica whose old pods are gone.
 
         Return True if the charge changed.
         """

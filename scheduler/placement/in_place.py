@@ -220,7 +220,7 @@ def _uncovered(
 
 
 def _covers(part: EnginePlacement, other: EnginePlacement, pool: PoolView) -> bool:
-    """Return whether the pods of one version of a member may replace those of another."""
+    """Return whether pods of one version of a member may replace pods of another."""
     member, replaced = part.members[0], other.members[0]
     if (part.engine, member.role) != (other.engine, replaced.role):
         return False

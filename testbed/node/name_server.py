@@ -1,7 +1,7 @@
 """A DNS server for the names of a cluster's Services, `NAME.NAMESPACE.svc.cluster.local`.
 
-It answers questions for IPv4 addresses over UDP. Of other names, only those of the data
-plane's hosts file exist.
+It answers questions for IPv4 addresses over UDP. The only other names are in the hosts
+file of the data plane.
 """
 
 import asyncio

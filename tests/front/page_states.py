@@ -251,7 +251,7 @@ STATES: dict[str, Callable[[], ShownState]] = {
 
 
 def a_version(number: int) -> int:
-    """Return a version after those of all states."""
+    """Return a version that follows the versions of all states."""
     return START + number
 
 

@@ -29,7 +29,7 @@ async def test_placements_changes_and_deletions_appear_at_once_and_across_a_rest
         status, created = await mine.ask("POST", PATH, document)
         assert status == 201, created
         await shows(tab, "2 of 2 replicas Ready, 2 placed", "#deployments")
-        # The charge of the two nodes is that of `modelplane top clusters`.
+        # `modelplane top clusters` shows the same charge for the two nodes.
         await shows(tab, "2 used, 0 held, 98 free", "#clusters")
         health = ["Temporal", "answers", "Workers", "answer"]
         await shows(tab, lambda text: text.split()[:4] == health, "#health")

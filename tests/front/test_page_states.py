@@ -27,7 +27,7 @@ async def test_a_state_is_explained_by_its_problems(
             await shows(tab, "No problems.", "#problems-notes")
         problems = await tab.text("#problems")
         red = await tab.value("document.querySelectorAll('.problem.person').length")
-        # The page stays short, whatever the size of the fleet.
+        # The page of a large fleet is as short.
         heights = []
         for width in WIDTHS:
             await tab.resize(width)

@@ -100,7 +100,7 @@ class PodStreams:
     async def logs(
         self, pod: PodId, options: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
-        """Yield the log of a container. `options` are those of Kubernetes' API."""
+        """Yield the log of a container. `options` are query parameters of Kubernetes."""
         path = _path(pod, "log", urlencode(options))
         async for part in self._session.chunks(path):
             if isinstance(part, Response):

@@ -120,7 +120,7 @@ def envoy_proxy(owner: RenderOwner) -> RenderedObject:
 
 
 def client_policy(owner: RenderOwner) -> RenderedObject:
-    """Return what Envoy does with requests before any route.
+    """Return the policy for requests before they reach a route.
 
     It removes steering headers, and keeps the bodies of requests so that it can send
     them again. A larger body is passed on, and its request is not sent again.

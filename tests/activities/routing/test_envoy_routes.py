@@ -58,7 +58,7 @@ async def applied(
 
 
 async def parts(control: Control) -> dict[str, list[str]]:
-    """Return the names of the parts, without that of the route, by kind."""
+    """Return the names of the parts by kind, without the route."""
     prefix = service_route_name(control.namespace, SERVICE)
     return {
         kind.kind: [each.removeprefix(prefix) for each in await control.names(kind)]

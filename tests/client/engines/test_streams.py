@@ -1,4 +1,4 @@
-"""What a command asks of the API server, and how it shows the answer."""
+"""The requests of a command to the API server, and the display of the answers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping

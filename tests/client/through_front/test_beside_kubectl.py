@@ -1,4 +1,4 @@
-"""The same flags in both programs, at the same front: kubectl prints what we print."""
+"""kubectl and our client print the same for the same flags, at the same front."""
 
 import asyncio
 import shutil

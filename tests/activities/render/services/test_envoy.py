@@ -113,7 +113,7 @@ def test_no_limit_is_set_unless_the_spec_has_one(
     (policy,) = specs["BackendTrafficPolicy"]
     assert policy["timeout"]["http"]["requestTimeout"] == request_seconds
     assert policy["retry"]["perRetry"].get("timeout") == of_a_try
-    # A timeout of the rule would replace those of the policy.
+    # A timeout of the rule would replace the timeouts of the policy.
     assert "timeouts" not in route["rules"][0]
 
 
