@@ -128,6 +128,11 @@ class Lives:
         await self.settled(f"moving-{number}", [OTHER] * 2)
         code, said = await run(self.plane, "uncordon", DRAINED)
         assert code == 0, said
+        await eventually(
+            lambda: run(self.plane, "top", "clusters"),
+            lambda shown: shown[0] == 0 and "drained or cordoned" not in shown[1],
+            what=f"the scheduler's use of {DRAINED}",
+        )
 
     async def settled(self, image: str, clusters: list[str]) -> None:
         async def placed() -> list[str]:

@@ -60,7 +60,11 @@ async def test_a_replica_is_observed_until_it_serves(cluster: ClusterUnderTest) 
         observed = await _until(
             client,
             order,
-            lambda seen: seen.endpoints_ready == 2 and seen.workloads[0].available == 2,
+            lambda seen: (
+                seen.endpoints_ready == 2
+                and seen.workloads[0].available == 2
+                and all(route.accepted for route in seen.routes)
+            ),
         )
         (workload,) = observed.workloads
         assert workload.current
@@ -441,7 +445,11 @@ async def test_only_the_cluster_is_signalled_when_the_api_server_is_lost_and_rec
             client, order, lambda seen: len(seen.objects) == len(applied.inventory)
         )
         await eventually(lambda: client.cluster(cluster.workflow_id))
-        await _until(client, order, _serves)
+        await _until(
+            client,
+            order,
+            lambda seen: _serves(seen) and all(each.accepted for each in seen.routes),
+        )
         signalled = len(client.of(_id(order)))
         cut(proxy)
         # Only from here on, because a busy machine may need longer to respond.
