@@ -64,7 +64,7 @@ KEDA = "system:serviceaccount:keda:keda-operator"
 UNREADABLE: tuple[Any, ...] = (17, "text", [1, 2], {"uid": {}, "requestId": 5}, "x" * 10_000)
 """Arguments that no message reads."""
 ADVICE = re.compile(r"kubectl annotate --overwrite namespace (\S+) (\S+)=([0-9a-f-]+)")
-"""The command that hands the stack of a terminated cluster to the next cluster of that name."""
+"""The command that hands the stack of an earlier cluster to the next cluster of that name."""
 _POLLS = 15
 STARTED_AGAIN = ("fleetscheduler", "endpointdirectory", "stackupgrades", "modelreplica", "cloud")
 """Workflows that users do not apply, because other workflows start them again."""
@@ -85,8 +85,8 @@ class People:
     """All users of one world, and the documents that they want to exist.
 
     `wanted` are the last documents that were applied and not deleted. `earlier` keeps
-    templates to roll back to. `touched`: workflows that an operator terminated.
-    `applied`: the last document of each workflow.
+    templates to roll back to. `touched`: workflows that an operator terminated, and
+    clusters whose deletion was forced. `applied`: the last document of each workflow.
     """
 
     world: "World"
@@ -432,7 +432,12 @@ class People:
     # Operators
 
     async def force(self, address: Address) -> None:
-        """Skip a step of a teardown, or all of it."""
+        """Skip a step of a teardown, or all of it.
+
+        The next cluster of the name may find the stack that stayed behind.
+        """
+        if address[0] == "InferenceCluster":
+            self.touched.setdefault(names.workflow_id(*address), None)
         await self.signal(address, "force", scope=self.draw.choice(("step", "all")), reason="drawn")
 
     async def force_deletion(self) -> None:
@@ -547,7 +552,7 @@ class People:
         return next(found, None)
 
     async def _heed(self, address: Address) -> None:
-        """Follow the advice of the condition that a terminated cluster owns the stack."""
+        """Follow the advice of the condition that an earlier cluster owns the stack."""
         for _ in range(_POLLS):
             await asyncio.sleep(60)
             seen = self.world.peek(names.workflow_id(*address), "describe") or {}

@@ -169,6 +169,12 @@ KEPT = [
         "tiny",
         "a replica that was reset in its teardown decided otherwise in the replay before it",
     ),
+    Kept(
+        1153,
+        DAYS,
+        "tiny",
+        "nobody handed the stack that a forced deletion left to the next cluster of the name",
+    ),
 ]
 
 
