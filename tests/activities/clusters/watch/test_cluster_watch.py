@@ -445,11 +445,7 @@ async def test_only_the_cluster_is_signalled_when_the_api_server_is_lost_and_rec
             client, order, lambda seen: len(seen.objects) == len(applied.inventory)
         )
         await eventually(lambda: client.cluster(cluster.workflow_id))
-        await _until(
-            client,
-            order,
-            lambda seen: _serves(seen) and all(each.accepted for each in seen.routes),
-        )
+        await _until(client, order, _serves)
         signalled = len(client.of(_id(order)))
         cut(proxy)
         # Only from here on, because a busy machine may need longer to respond.
@@ -531,7 +527,7 @@ async def test_a_rotated_kubeconfig_is_used_without_a_restart(
 def _serves(seen: ObservedReplica) -> bool:
     return (
         seen.endpoints_ready == 1
-        and seen.routes[0].accepted
+        and [route.accepted for route in seen.routes] == [True, True]
         and seen.workloads[0].available == 1
     )
 
