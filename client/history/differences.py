@@ -37,13 +37,17 @@ class AnswerDifference:
 def differences(
     recorded: DecisionOutcome, now: DecisionOutcome
 ) -> list[AnswerDifference]:
-    """Return all differences except the scheduler's version."""
+    """Return all differences except the scheduler's version and the time.
+
+    A replay repeats a decision some seconds later than the history if the decision
+    outlasted its workflow task.
+    """
     if recorded.decision is None or now.decision is None:
         if recorded == now:
             return []
         return [AnswerDifference("outcome", _outcome(recorded), _outcome(now))]
     before, after = (
-        replace(each, scheduler_version="")
+        replace(each, scheduler_version="", now=0)
         for each in (recorded.decision, now.decision)
     )
     if before == after:
