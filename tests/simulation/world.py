@@ -48,6 +48,8 @@ SHOWN_STEPS = 40
 _CALL_SECONDS = (0.001, 0.02)
 _LATENCY = (0.001, 0.2)
 _RETRY_SECONDS = 5.0
+# The last requests of the script take some time, also when it ends after the horizon.
+_REST_SECONDS = 300.0
 _OUTAGE = (2.0, 120.0)
 _UNSERVED = (5.0, 300.0)
 _GC_THRESHOLDS = (10_000, 10, 10)
@@ -337,7 +339,7 @@ class World:
             worker.refused.clear()
         self.quiet_since = self.clock.seconds()
         self.note("quiet", "the last fault is over")
-        await asyncio.sleep(max(self.horizon - self.clock.seconds(), 0.0))
+        await asyncio.sleep(max(self.horizon - self.clock.seconds(), _REST_SECONDS))
 
     async def _strike_now_and_then(self, name: str) -> None:
         do = {
