@@ -13,9 +13,6 @@ from testbed.cluster.pki import Authority
 from tests.front.command_line import CommandLine
 from tests.front.fleet_of_tenants import TOKENS, Fleet, a_fleet
 
-KUBECTL = shutil.which("kubectl")
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on the PATH")
-
 NAMES = "jsonpath={range .items[*]}{.metadata.namespace}/{.metadata.name}{'\\n'}{end}"
 COLUMNS = "custom-columns=NAME:.metadata.name,COUNT:.spec.replicas,NONE:.spec.none"
 OF_MINE = ("modeldeployments/mine", "-n", "a")
@@ -54,9 +51,10 @@ class BothPrograms:
         self._kubectl = ["--server", url, "--certificate-authority", str(ca)]
 
     async def kubectl(self, *words: str) -> str:
-        assert KUBECTL
+        program = shutil.which("kubectl")
+        assert program, "this test needs kubectl on the PATH"
         process = await asyncio.create_subprocess_exec(
-            *(KUBECTL, *self._kubectl, "--token", TOKENS["root"], *words),
+            *(program, *self._kubectl, "--token", TOKENS["root"], *words),
             stdout=asyncio.subprocess.PIPE,
             env={"HOME": str(self.fleet.folder), "KUBECONFIG": "/dev/null"},
         )
