@@ -20,7 +20,7 @@ from workflows.entity.calls.querying import query_each, query_pages
 from workflows.entity.calls.sending import REPEAT_BROADCAST, send_all
 from workflows.entity.context import EntityContext
 from workflows.model_cache.plan import selects
-from workflows.model_cache.results import left_by_label, not_taken_over
+from workflows.model_cache.results import left_by_label
 from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
 from workflows.model_cache.state import CacheState
@@ -88,9 +88,6 @@ class StagingClusters:
             record_unready(self.state, site)
             if selects(match_labels(self.state.spec), site) and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
-                self.state.left_behind = not_taken_over(
-                    self.state.left_behind, site.name
-                )
                 self.context.mark_changed()
 
     def _earlier_holder(self, site: CacheSite) -> str:

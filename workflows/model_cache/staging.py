@@ -36,6 +36,7 @@ from workflows.model_cache.results import (
     drop_what_is_elsewhere,
     left_behind,
     left_by_label,
+    not_taken_over,
     record_applied,
     record_deleted,
     record_failure,
@@ -199,6 +200,7 @@ class Staging:
             self.context.moment(),
             was_clean=was_clean,
         )
+        self.state.left_behind = not_taken_over(self.state.left_behind, cluster)
         if applied.adopted:
             self.context.record_event(
                 "Normal",

@@ -28,7 +28,7 @@ from tests.workflows.model_cache.builders import (
 )
 from workflows.entity.conditions import condition_of
 from workflows.model_cache import clusters
-from workflows.model_cache.plan import next_step
+from workflows.model_cache.plan import NextStep, next_step
 from workflows.model_cache.spec import nothing_staged
 from workflows.model_cache.state import (
     CacheCopy,
@@ -316,7 +316,11 @@ def test_a_cache_lists_what_it_left_on_a_deleted_cluster_until_it_is_there_again
 ) -> None:
     """The deletion of a cluster was forced, so the cache could not remove its volumes."""
     temporal = Serverless(monkeypatch, "modelcache/ml/weights")
-    temporal.results = {"signal_many": SignalBatchResult()}
+    temporal.results = {
+        "apply_cache": CacheApplied(
+            claim="claim-1", artifact_key="key-1", volume_digest="d"
+        )
+    }
     staging = a_staging(a_copy(cleaned_up=True), site=a_site(present=False))
     cache = a_cache(eu=staging)
 
@@ -326,7 +330,10 @@ def test_a_cache_lists_what_it_left_on_a_deleted_cluster_until_it_is_there_again
     asyncio.run(cache.staging._forget("eu"))
     assert left() == [("PersistentVolumeClaim", "claim-1")]
     cache.clusters._list_earlier("eu", "why")
-    cache.clusters._record(a_site(name="us"))
-    assert len(left()) == 2
-    cache.clusters._record(a_site(name="eu"))
+    copy = a_copy()
+    for cluster, listed in (("us", 2), ("eu", 1)):
+        there = a_staging(copy, registered=True, site=a_site(name=cluster))
+        step = NextStep("stage", copy)
+        asyncio.run(cache.staging._stage(there, step))
+        assert len(left()) == listed
     assert left() == [("label", "modelplane.ai/modelcache=weights")]
