@@ -32,8 +32,10 @@ from scheduler.decide import (
 from scheduler.explain.capacity_use import (
     NamespaceCapacityUse,
     PoolCapacityUse,
+    QuotaUse,
     namespace_use,
     pool_use,
+    quota_use,
 )
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
@@ -131,6 +133,7 @@ __all__ += [
     "NamespaceCapacityUse",
     "Placement",
     "PoolCapacityUse",
+    "QuotaUse",
     "ScheduleRequest",
     "apply",
     "check_names",
@@ -144,6 +147,7 @@ __all__ += [
     "from_wire",
     "namespace_use",
     "pool_use",
+    "quota_use",
     "read_entry",
     "read_need",
     "reasons",

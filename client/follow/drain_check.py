@@ -7,11 +7,11 @@ from typing import NamedTuple
 from api_types.clock import now_ms
 from api_types.taints import DRAINED, scheduling_disabled
 from client.output.plan_answers import answer_lines
-from client.planning.live_fleet import read_live
 from client.planning.live_plan import question_context
 from client.planning.proposed_changes import ProposedChanges
 from client.planning.questions import CAN_DRAIN, Question, answer
 from fleet_client.errors import CommandFailed, NoAnswer, NotFound
+from fleet_client.placement.live_fleet import read_live
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree
 from fleet_client.requests import until_answered

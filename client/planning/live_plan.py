@@ -4,9 +4,9 @@ It has the decisions that would change, with nodes, costs and steps. A question 
 same fleet and the same changes.
 """
 
-from client.planning.live_fleet import LiveFleet
 from client.planning.proposed_changes import ProposedChanges, changes_of
 from client.planning.questions import QuestionContext
+from fleet_client.placement.live_fleet import LiveFleet
 from fleet_client.refs.tree import Tree
 from scheduler import SchedulerOptions, decision_tree, explain_plan, plan, with_changes
 

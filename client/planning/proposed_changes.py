@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from api_types.validation.manifests import InvalidManifest, admit_scale
-from client.planning.live_fleet import LiveFleet, caches_of
 from fleet_client.errors import NotFound, Refused
+from fleet_client.placement.live_fleet import LiveFleet, caches_of
 from fleet_client.refs.targets import DEFAULT_NAMESPACE, Target, kinds_and_names
 from fleet_client.refs.tree import Tree
 from scheduler import (

@@ -17,7 +17,7 @@ from scheduler.hardware.charged_devices import capacity_of, pods_on
 from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.inputs import LedgerEntry, PoolView
-from scheduler.model.policy import WHOLE_NODES
+from scheduler.model.policy import WHOLE_NODES, Quota
 from scheduler.placement.limits.device_accounting import accounting_of, fragmentation
 
 NODES, DEVICES = "nodes", "devices"
@@ -61,6 +61,24 @@ class NamespaceCapacityUse(NamedTuple):
     idle_devices: int = 0
 
 
+class QuotaUse(NamedTuple):
+    """What a namespace uses of one quota.
+
+    Attributes:
+        pools: the pools that count, in words.
+        max_nodes: the limit of nodes; negative for none.
+        max_devices: the limit of devices; negative for none.
+
+    """
+
+    namespace: str
+    pools: str
+    nodes: int
+    max_nodes: int
+    devices: int
+    max_devices: int
+
+
 def pool_use(fleet: Fleet, now: int) -> list[PoolCapacityUse]:
     """Return the use of every pool, sorted by cluster, pools in published order."""
     overlay = FleetOverlay(fleet, now)
@@ -99,6 +117,39 @@ def namespace_use(fleet: Fleet, now: int) -> list[NamespaceCapacityUse]:
             )
             units.add(unit)
     return [found[key] for key in sorted(found)]
+
+
+def quota_use(fleet: Fleet, now: int) -> list[QuotaUse]:
+    """Return the use of every quota, sorted by namespace, in the order of the policy."""
+    overlay = FleetOverlay(fleet, now)
+    found = []
+    for n, quota in enumerate(overlay.options.quotas):
+        used = overlay.quota_usage.used(n)
+        found.append(
+            QuotaUse(
+                quota.namespace,
+                _pools_of(quota),
+                used.nodes,
+                quota.max_nodes,
+                used.devices,
+                quota.max_devices,
+            )
+        )
+    return sorted(found, key=lambda each: each.namespace)
+
+
+def _pools_of(quota: Quota) -> str:
+    labels_text = ", ".join(
+        f"{key}={value}" for key, value in sorted(quota.match_labels.items())
+    )
+    floor = quota.priority_floor
+    parts = [
+        f"class {quota.class_name}" if quota.class_name else "",
+        f"clusters {labels_text}" if labels_text else "",
+        f"devices with {quota.device_selector}" if quota.device_selector else "",
+        f"priority {floor} or higher" if floor is not None else "",
+    ]
+    return "; ".join(part for part in parts if part) or "all pools"
 
 
 def _of_cluster(overlay: FleetOverlay, info: ClusterInfo) -> Iterable[PoolCapacityUse]:

@@ -101,9 +101,9 @@ def explain(
 
 async def _explain(targets: Sequence[Target], after: str) -> list[Tree]:
     # Slow to import, and the fields of a kind need none of it.
-    from client.planning.explanation import explanation  # noqa: PLC0415
-    from client.planning.live_fleet import read_live  # noqa: PLC0415
     from fleet_client.configuration import load_settings  # noqa: PLC0415
+    from fleet_client.placement.explanation import explanation  # noqa: PLC0415
+    from fleet_client.placement.live_fleet import read_live  # noqa: PLC0415
     from fleet_client.temporal.control_plane import control_plane  # noqa: PLC0415
 
     async with control_plane(load_settings(), _WHY) as plane:

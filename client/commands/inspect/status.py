@@ -14,12 +14,12 @@ from api_types.text.age import age
 from client.commands import options
 from client.output.printer import warn_hidden, warn_unanswered
 from client.output.tables import columns, indented
-from client.planning.live_fleet import read_live
 from fleet_client.advice import advice
 from fleet_client.configuration import front_named, load_settings
 from fleet_client.connection import fleet_objects
 from fleet_client.errors import CommandFailed
 from fleet_client.lookup import find_objects
+from fleet_client.placement.live_fleet import read_live
 from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.selectors import ObjectSelection
 from fleet_client.refs.tree import SCALED_TO_ZERO, Tree, condition, deleting

@@ -10,11 +10,19 @@ from api_types.clock import now_ms
 from client.commands import options
 from client.output.formats import ReportFormat, as_json, as_yaml
 from client.output.tables import columns
-from client.planning.live_fleet import LiveFleet, read_live
 from fleet_client.configuration import load_settings
+from fleet_client.placement.live_fleet import LiveFleet, read_live
+from fleet_client.placement.usage import (
+    namespace_rows,
+    pool_rows,
+    queue_rows,
+    quota_rows,
+    row,
+    with_words,
+)
 from fleet_client.refs.tree import Tree
 from fleet_client.temporal.control_plane import control_plane
-from scheduler import NamespaceCapacityUse, PoolCapacityUse, namespace_use, pool_use
+from scheduler import PoolCapacityUse, pool_use
 
 _WHY = (
     "it counts the scheduler's ledger; `modelplane get ic -o yaml` shows the pools of "
@@ -54,7 +62,7 @@ def clusters(
       modelplane top clusters
       modelplane top clusters -o json
     """
-    _show(lambda fleet: [_row(each) for each in by_cluster(fleet)], output, no_headers)
+    _show(lambda fleet: [row(each) for each in by_cluster(fleet)], output, no_headers)
 
 
 @top.command("pools")
@@ -65,7 +73,7 @@ def pools(output: Output = ReportFormat.TABLE, no_headers: NoHeaders = False) ->
       modelplane top pools
       modelplane top pools --no-headers
     """
-    _show(lambda fleet: [_row(each) for each in _pools(fleet)], output, no_headers)
+    _show(lambda fleet: pool_rows(fleet, now_ms()), output, no_headers)
 
 
 @top.command("namespaces")
@@ -82,23 +90,63 @@ def namespaces(
     """
     _show(
         lambda fleet: [
-            _row(each)
-            for each in namespace_use(fleet.fleet, now_ms())
-            if namespace in (None, each.namespace)
+            each
+            for each in namespace_rows(fleet, now_ms())
+            if namespace in (None, each["namespace"])
         ],
         output,
         no_headers,
     )
 
 
-def _pools(fleet: LiveFleet) -> list[PoolCapacityUse]:
-    return pool_use(fleet.fleet, now_ms())
+@top.command("quotas")
+def quotas(
+    namespace: options.Namespace = None,
+    output: Output = ReportFormat.TABLE,
+    no_headers: NoHeaders = False,
+) -> None:
+    """Show what each namespace uses of its quotas in the policy.
+
+    A quota is a limit. It reserves nothing, and no other namespace can lend to it.
+
+    For example:
+      modelplane top quotas
+      modelplane top quotas -n ml-team
+    """
+    _show(
+        lambda fleet: [
+            each
+            for each in quota_rows(fleet, now_ms())
+            if namespace in (None, each["namespace"])
+        ],
+        output,
+        no_headers,
+        "The policy has no such quotas; `modelplane policy get` prints it",
+    )
+
+
+@top.command("queues")
+def queues(output: Output = ReportFormat.TABLE, no_headers: NoHeaders = False) -> None:
+    """Show the admission queues of clusters with a capacity adapter, in devices.
+
+    GUARANTEED is the own share of a queue, BORROWED what it uses above it, and WAITING
+    the number of its workloads that wait for admission.
+
+    For example:
+      modelplane top queues
+    """
+    _show(
+        queue_rows,
+        output,
+        no_headers,
+        "No cluster with a capacity adapter has reported queues",
+    )
 
 
 def by_cluster(fleet: LiveFleet) -> list[PoolCapacityUse]:
     """Return the sum of each cluster's pools of one unit, as a pool without a name."""
     found: dict[tuple[str, str], PoolCapacityUse] = {}
-    for each in _pools(fleet):
+    for each in pool_use(fleet.fleet, now_ms()):
         key = (each.cluster, each.unit)
         if key not in found:
             found[key] = each._replace(pool="")
@@ -110,36 +158,24 @@ def by_cluster(fleet: LiveFleet) -> list[PoolCapacityUse]:
     return list(found.values())
 
 
-def _row(use: PoolCapacityUse | NamespaceCapacityUse) -> Tree:
-    """Return a row by its titles in camel case, as other reports have them."""
-    fields = {key: value for key, value in use._asdict().items() if key != "pool"}
-    if isinstance(use, PoolCapacityUse) and use.pool:
-        fields = {"cluster": use.cluster, "pool": use.pool, **fields}
-    return {_camel(key): value for key, value in fields.items()}
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(word.capitalize() for word in rest)
-
-
 def _show(
     rows_of: Callable[[LiveFleet], Sequence[Tree]],
     output: ReportFormat,
     no_headers: bool,
+    none: str = "No capacity is used",
 ) -> None:
     rows = rows_of(asyncio.run(_read()))
     if output in {ReportFormat.JSON, ReportFormat.YAML}:
         print(as_json(rows) if output == ReportFormat.JSON else as_yaml(list(rows)))
         return
-    for line in use_lines(rows, titled=not no_headers):
+    for line in use_lines(with_words(rows), titled=not no_headers, none=none):
         print(line)
 
 
-def use_lines(rows: Sequence[Tree], *, titled: bool) -> list[str]:
-    """Return the table of rows with equal fields."""
+def use_lines(rows: Sequence[Tree], *, titled: bool, none: str) -> list[str]:
+    """Return the table of rows with equal fields, or `none` if there are no rows."""
     if not rows:
-        return ["No capacity is used" if titled else ""]
+        return [none if titled else ""]
     titles = [
         "".join(f"-{char}" if char.isupper() else char for char in key).upper()
         for key in rows[0]

@@ -27,12 +27,12 @@ from client.output.plan_answers import answer_lines
 from client.output.plan_text import plan_lines
 from client.planning.cloud_changes import There
 from client.planning.cloud_objects import LiveClouds, is_to_create, plan_clouds
-from client.planning.live_fleet import LiveFleet, read_live
 from client.planning.live_plan import plan_live, question_context
 from client.planning.proposed_changes import ProposedChanges, read_proposed_changes
 from client.planning.questions import QuestionContext, answer, read_question
 from fleet_client.configuration import load_settings
 from fleet_client.errors import CommandFailed, Refused
+from fleet_client.placement.live_fleet import LiveFleet, read_live
 from fleet_client.refs.tree import Tree
 from fleet_client.temporal.control_plane import control_plane
 from scheduler import (

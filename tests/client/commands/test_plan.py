@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from client.output.plan_text import decision_lines, plan_lines
-from client.planning.live_fleet import LiveFleet
 from client.planning.proposed_changes import ProposedChanges
+from fleet_client.placement.live_fleet import LiveFleet
 from tests.client.conftest import Cli
 from tests.client.fleetfiles import (
     Tree,

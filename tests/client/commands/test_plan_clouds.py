@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from client.commands.preview import plan
-from client.planning import live_fleet
-from client.planning.live_fleet import LiveFleet
 from client.planning.proposed_changes import ProposedChanges
 from fleet_client.errors import NotFound
+from fleet_client.placement import live_fleet
+from fleet_client.placement.live_fleet import LiveFleet
 from fleet_client.refs.targets import Target
 from scheduler import Fleet
 from tests.api_types.builders import ORIGINS

@@ -11,13 +11,13 @@ import pytest
 
 from activities.render.inputs.settings import RenderSettings
 from api_types.resources.kinds import BY_KIND
-from client.planning.explanation import explanation
-from client.planning.live_fleet import LiveFleet
 from client.planning.live_plan import plan_live
 from client.planning.proposed_changes import ProposedChanges, owner_of
 from client.planning.questions import HEADROOM, Question, QuestionContext, answer
 from client.planning.rendering import render_all
 from fleet_client.errors import Refused
+from fleet_client.placement.explanation import explanation
+from fleet_client.placement.live_fleet import LiveFleet
 from fleet_client.refs.targets import Target
 from scheduler import (
     Decision,

@@ -7,13 +7,11 @@ from typing import Any, cast
 import pytest
 
 from api_types.clock import now_ms
-from api_types.payloads.packing import pack
-from api_types.resources.kinds import BY_KIND, KindInfo
-from client.planning import live_fleet
-from client.planning.explanation import explanation
-from client.planning.live_fleet import LiveFleet, read_live
+from api_types.resources.kinds import BY_KIND
 from fleet_client.errors import NoAnswer, NotFound
-from fleet_client.refs.seen import ListedObject
+from fleet_client.placement import live_fleet
+from fleet_client.placement.explanation import explanation
+from fleet_client.placement.live_fleet import LiveFleet, read_live
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.control_plane import ControlPlane
 from scheduler import (
@@ -24,87 +22,14 @@ from scheduler import (
     decision_state,
     deployment_view,
     offline_fleet,
-    pack_rows,
     read_policy,
     sort_documents,
-    write_policy,
 )
 from tests.client.fleetfiles import Tree, a_class, a_deployment
+from tests.client.planning.fake_plane import FakePlane
 from tests.client.planning.test_live_plan import published, stored
 
 STRICT = read_policy({"queueOrder": "StrictOrder"})
-
-
-class FakePlane:
-    """Objects that describe themselves, and a scheduler that returns one replica of its
-    ledger per page.
-    """
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        *trees: Tree,
-        without_state: bool = False,
-        changing: bool = False,
-        incomplete_reads: int = 0,
-    ) -> None:
-        self.fleet = fleet
-        self.trees = trees
-        self.without_state = without_state
-        self.changing = changing
-        self.incomplete_reads = incomplete_reads
-        self.rebuilding_reads = 0
-
-    async def list(self, kind: KindInfo, namespace: str | None) -> list[ListedObject]:
-        del namespace
-        found = [tree for tree in self.trees if tree["kind"] == kind.kind]
-        return [
-            ListedObject(
-                Target.of(
-                    kind, tree["metadata"].get("namespace"), tree["metadata"]["name"]
-                ),
-                tree,
-            )
-            for tree in found
-        ]
-
-    async def query(self, target: Target, name: str, after: str = "") -> Any:
-        del target
-        if name == "policy":
-            return {"policy": write_policy(self.fleet.options)}
-        if name == "describe":
-            self.rebuilding_reads -= 1
-            return {"status": {"rebuilding": self.rebuilding_reads >= 0}}
-        if self.changing:
-            self.fleet.version += 1
-        left = sorted(
-            (entry for entry in self.fleet.entries() if entry.uid > after),
-            key=lambda entry: entry.uid,
-        )
-        if self.incomplete_reads:
-            self.incomplete_reads -= 1
-            return {
-                "version": self.fleet.version,
-                "complete": False,
-                "entries": pack(pack_rows([])),
-                "after": "",
-            }
-        page = {
-            "version": self.fleet.version,
-            "entries": pack(pack_rows(left[:1])),
-            "after": left[0].uid if len(left) > 1 else "",
-        }
-        return (
-            page
-            if after or self.without_state
-            else {**page, "state": pack(decision_state(self.fleet))}
-        )
-
-    async def rows(self, query: str) -> AsyncIterator[Any]:
-        del query
-        nothing: tuple[Any, ...] = ()
-        for row in nothing:
-            yield row
 
 
 def waiting_fleet() -> tuple[Fleet, list[Tree]]:

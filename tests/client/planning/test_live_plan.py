@@ -9,11 +9,11 @@ from api_types.clock import now_ms
 from api_types.resources.kinds import BY_KIND
 from client.commands.inspect.explain import explanation_lines
 from client.output.plan_text import suggestion_lines
-from client.planning.explanation import explanation
-from client.planning.live_fleet import LiveFleet
 from client.planning.live_plan import plan_live
 from client.planning.proposed_changes import ProposedChanges, owner_of
 from fleet_client.errors import NotFound, WriteConflict
+from fleet_client.placement.explanation import explanation
+from fleet_client.placement.live_fleet import LiveFleet
 from fleet_client.refs.targets import Target
 from scheduler.fleet.snapshots import snapshot
 from scheduler.model.policy import Quota, SchedulerOptions

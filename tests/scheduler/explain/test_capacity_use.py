@@ -5,12 +5,14 @@ import pytest
 from scheduler.explain.capacity_use import (
     NamespaceCapacityUse,
     PoolCapacityUse,
+    QuotaUse,
     namespace_use,
     pool_use,
+    quota_use,
 )
 from scheduler.fleet.fleet import Fleet
 from scheduler.model.inputs import ClusterView, EngineView
-from scheduler.model.policy import SchedulerOptions
+from scheduler.model.policy import Quota, SchedulerOptions
 from tests.scheduler.builders import (
     NOW,
     alone,
@@ -66,6 +68,21 @@ def test_the_use_of_a_pool_adds_up_to_its_capacity(
     (found,) = pool_use(a_fleet(options), NOW)
     assert found == use
     assert found.total == found.used + found.held + found.free + found.wasted
+
+
+def test_a_quota_counts_the_replicas_of_its_namespace_on_its_pools() -> None:
+    quotas = (
+        Quota("other", max_nodes=5),
+        Quota("ml", max_nodes=4),
+        Quota("ml", max_devices=20, class_name="h100", priority_floor=10),
+        Quota("ml", max_nodes=1, match_labels={"b": "2", "a": "1"}),
+    )
+    assert quota_use(a_fleet(SchedulerOptions(quotas=quotas)), NOW) == [
+        QuotaUse("ml", "all pools", 3, 4, 14, -1),
+        QuotaUse("ml", "class h100; priority 10 or higher", 0, -1, 0, 20),
+        QuotaUse("ml", "clusters a=1, b=2", 0, 1, 0, -1),
+        QuotaUse("other", "all pools", 0, 5, 0, -1),
+    ]
 
 
 def test_a_namespace_uses_what_its_replicas_are_charged() -> None:

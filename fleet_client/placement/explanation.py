@@ -3,8 +3,8 @@
 The replicas are compared with a decision that the scheduler would make now.
 """
 
-from client.planning.live_fleet import LiveFleet
 from fleet_client.errors import WriteConflict
+from fleet_client.placement.live_fleet import LiveFleet
 from fleet_client.refs.targets import Target
 from fleet_client.refs.tree import Tree, conditions
 from scheduler import (

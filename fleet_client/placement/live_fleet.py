@@ -6,8 +6,8 @@ because a guess about it would look like an answer.
 """
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from activities.messaging.search_attributes import (
@@ -25,7 +25,7 @@ from api_types.resources.parts.referenced_caches import referenced_caches
 from fleet_client.errors import NoAnswer, NotFound
 from fleet_client.refs.seen import ListedObject
 from fleet_client.refs.targets import SCHEDULER, CloudTarget, Target
-from fleet_client.refs.tree import Tree, deleting
+from fleet_client.refs.tree import Tree, condition, deleting
 from fleet_client.temporal.control_plane import ControlPlane
 from scheduler import (
     DeploymentView,
@@ -108,41 +108,85 @@ async def read_live(
     cloud objects are read. Raise `NoAnswer` with the names of all objects that do not
     answer, or `Unreachable`.
     """
-    classes, clusters, deployments, (entries, state) = await asyncio.gather(
+    classes, clusters, deployments, ledger = await asyncio.gather(
         _list_all(plane, "InferenceClass"),
         _list_all(plane, "InferenceCluster"),
         _list_all(plane, "ModelDeployment"),
         _ledger(plane),
     )
-    # The policy is read last: a scheduler that was restarted has it again once its
-    # ledger is complete.
-    fleet = Fleet(read_policy(await _policy(plane)))
-    fleet.class_names = frozenset(seen.target.name for seen in classes)
-    clusters = await asyncio.gather(*(_with_capacity(plane, seen) for seen in clusters))
-    for seen in clusters:
-        fleet.put_cluster(cluster_view(seen.tree), now_ms())
-    restore_decision_state(fleet, state)
-    for entry in entries:
-        fleet.put_replica(entry)
-    await _read_readiness(plane, fleet)
-    accepted = {
-        (seen.target.namespace, seen.target.name): seen.tree
-        for seen in deployments
-        if seen.tree.get("spec") and not deleting(seen.tree)
-    }
+    accepted = _accepted(seen.tree for seen in deployments)
     caches: set[Owner] = set()
     for tree in accepted.values():
         caches.update(caches_of(tree))
-    with_inventory = [seen.tree for seen in clusters if seen.target.name in at_clouds]
-    return LiveFleet(
-        fleet,
+    found = LiveFleet(
+        await _without_clusters(plane),
         classes={seen.target.name: seen.tree for seen in classes},
-        clusters={seen.target.name: seen.tree for seen in clusters},
+        clusters=await _with_capacities(plane, [seen.tree for seen in clusters]),
         deployments=accepted,
         caches=await _caches(plane, caches),
-        inventories=await read_inventories(plane, with_inventory),
+        inventories=await read_inventories(
+            plane, [seen.tree for seen in clusters if seen.target.name in at_clouds]
+        ),
         applied=await _applied(plane, accepted.keys() & set(written)),
     )
+    _assemble(found, ledger, await _ready_replicas(plane))
+    return found
+
+
+async def read_known(
+    plane: ControlPlane, objects: Mapping[str, Mapping[Owner, Tree]]
+) -> LiveFleet:
+    """Return the live fleet, with `objects` by kind that a front has read already.
+
+    Only the scheduler is asked, and clusters with a capacity adapter. The objects of
+    cluster-scoped kinds have an empty namespace. Raise `NoAnswer` or `Unreachable`.
+    """
+    ledger = await _ledger(plane)
+    ready = {
+        owner: condition(tree, "Ready").get("status") == "True"
+        for owner, tree in objects["ModelReplica"].items()
+    }
+    clusters = [
+        tree for tree in objects["InferenceCluster"].values() if tree.get("spec")
+    ]
+    found = LiveFleet(
+        await _without_clusters(plane),
+        classes={name: tree for (_, name), tree in objects["InferenceClass"].items()},
+        clusters=await _with_capacities(plane, clusters),
+        deployments=_accepted(objects["ModelDeployment"].values()),
+        caches=objects["ModelCache"],
+    )
+    # It takes a moment in a large fleet, and a front has other requests.
+    await asyncio.to_thread(_assemble, found, ledger, ready)
+    return found
+
+
+def _assemble(
+    live: LiveFleet,
+    ledger: tuple[list[LedgerEntry], dict[str, Any]],
+    ready: Mapping[Owner, bool],
+) -> None:
+    """Add clusters and the ledger to the fleet of a live fleet."""
+    fleet, (entries, state) = live.fleet, ledger
+    fleet.class_names = frozenset(live.classes)
+    for tree in live.clusters.values():
+        fleet.put_cluster(cluster_view(tree), now_ms())
+    restore_decision_state(fleet, state)
+    for entry in entries:
+        fleet.put_replica(entry)
+    # The scheduler learns readiness only from the next request of the deployment.
+    for entry in entries:
+        is_ready = ready.get((entry.namespace, entry.name))
+        if entry.state != reasons.RELEASING and is_ready is not None:
+            fleet.observe(entry.uid, ready=is_ready, serving=is_ready)
+
+
+def _accepted(trees: Iterable[Tree]) -> dict[Owner, Tree]:
+    return {
+        (tree["metadata"].get("namespace") or "default", tree["metadata"]["name"]): tree
+        for tree in trees
+        if tree.get("spec") and not deleting(tree)
+    }
 
 
 def caches_of(tree: Tree) -> list[Owner]:
@@ -188,22 +232,32 @@ async def _described_again(
         return None
 
 
-async def _with_capacity(plane: ControlPlane, seen: ListedObject) -> ListedObject:
+async def _with_capacities(
+    plane: ControlPlane, clusters: Sequence[Tree]
+) -> dict[str, Tree]:
+    found = await asyncio.gather(*(_with_capacity(plane, tree) for tree in clusters))
+    return {tree["metadata"]["name"]: tree for tree in found}
+
+
+async def _with_capacity(plane: ControlPlane, tree: Tree) -> Tree:
     """Add the capacity that a cluster's adapter reports, if it has one.
 
     The scheduler uses this capacity, but `describe` does not show it.
     """
-    adapter = (seen.tree["metadata"].get("annotations") or {}).get(
+    adapter = (tree["metadata"].get("annotations") or {}).get(
         labels.CAPACITY_ADAPTER, "none"
     )
-    if adapter == "none" or not seen.answered:
-        return seen
-    account: dict[str, Any] = await plane.query(seen.target, "account")
+    if adapter == "none":
+        return tree
+    target = Target(BY_KIND["InferenceCluster"], "", tree["metadata"]["name"])
+    try:
+        account: dict[str, Any] = await plane.query(target, "account")
+    except NotFound:
+        return tree  # it has just been removed
     capacity = with_plain_admission(account["manifest"])["status"].get("capacity")
     if not capacity:
-        return seen
-    status = {**(seen.tree.get("status") or {}), "capacity": capacity}
-    return replace(seen, tree={**seen.tree, "status": status})
+        return tree
+    return {**tree, "status": {**(tree.get("status") or {}), "capacity": capacity}}
 
 
 async def _ledger(plane: ControlPlane) -> tuple[list[LedgerEntry], dict[str, Any]]:
@@ -290,31 +344,26 @@ async def _inventory(plane: ControlPlane, cluster: Tree) -> Sequence[Tree]:
     return rows
 
 
-async def _policy(plane: ControlPlane) -> dict[str, Any]:
+async def _without_clusters(plane: ControlPlane) -> Fleet:
+    """Return an empty fleet with the scheduler's policy.
+
+    Call it after the ledger was read: a scheduler that was restarted has its policy
+    again once its ledger is complete.
+    """
     try:
         answer: dict[str, Any] = await plane.query(SCHEDULER, "policy")
     except NotFound:
-        return {}
-    policy: dict[str, Any] = answer["policy"]
-    return policy
+        return Fleet(read_policy({}))
+    return Fleet(read_policy(answer["policy"]))
 
 
-async def _read_readiness(plane: ControlPlane, fleet: Fleet) -> None:
-    """Set which replicas are Ready.
-
-    The scheduler learns this only from the next request of their deployment.
-    """
-    uids = {
-        (entry.namespace, entry.name): entry.uid
-        for entry in fleet.entries()
-        if entry.state != reasons.RELEASING
-    }
+async def _ready_replicas(plane: ControlPlane) -> dict[Owner, bool]:
+    found: dict[Owner, bool] = {}
     async for row in plane.rows(visibility_query(["ModelReplica"])):
         attributes = row.typed_search_attributes
-        uid = uids.get((attributes.get(NAMESPACE) or "", attributes.get(NAME) or ""))
-        if uid:
-            ready = attributes.get(READY) == "True"
-            fleet.observe(uid, ready=ready, serving=ready)
+        owner = (attributes.get(NAMESPACE) or "", attributes.get(NAME) or "")
+        found[owner] = attributes.get(READY) == "True"
+    return found
 
 
 async def _applied(plane: ControlPlane, owners: set[Owner]) -> dict[Owner, int]:
