@@ -25,6 +25,7 @@ from front.configuration.listening import address_of, listener_of, server_tls
 from front.configuration.scaling import bind_scaler, scaler_credentials, scraper_of
 from front.configuration.users import access_of, webhook_callers
 from front.page_data.health import ControlPlaneHealth
+from front.page_data.placement import PlacementData
 from front.page_data.routes import PageData
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
@@ -145,6 +146,7 @@ def _runner(
         *Scaling(front, told, callers).routes(),
         *Commands(front).routes(),
         *page_data.routes(),
+        *PlacementData(front).routes(),
     ]
     options = {
         **RUNNER_OPTIONS,
