@@ -175,6 +175,12 @@ KEPT = [
         "tiny",
         "nobody handed the stack that a forced deletion left to the next cluster of the name",
     ),
+    Kept(
+        2280,
+        0.03,
+        "tiny",
+        "a cache that lost one cluster dropped all others, and left its volumes there unlisted",
+    ),
 ]
 
 

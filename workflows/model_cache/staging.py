@@ -301,9 +301,9 @@ class Staging:
     def leave_behind(self, reason: str) -> None:
         """Give up all clusters, and list the objects that may stay there."""
         self._list(self.state.stagings, reason)
+        self.state.stagings = {}
 
     def _list(self, stagings: Mapping[str, ClusterStaging], reason: str) -> None:
         self.state.add_left_behind(
             left_behind(stagings, self.context.namespace, reason)
         )
-        self.state.stagings = {}

@@ -322,13 +322,14 @@ def test_a_cache_lists_what_it_left_on_a_deleted_cluster_until_it_is_there_again
         )
     }
     staging = a_staging(a_copy(cleaned_up=True), site=a_site(present=False))
-    cache = a_cache(eu=staging)
+    cache = a_cache(eu=staging, us=a_staging(site=a_site(name="us")))
 
     def left() -> list[tuple[str, str]]:
         return [(item.kind, item.name) for item in cache.state.left_behind]
 
     asyncio.run(cache.staging._forget("eu"))
     assert left() == [("PersistentVolumeClaim", "claim-1")]
+    assert list(cache.state.stagings) == ["us"]
     cache.clusters._list_earlier("eu", "why")
     copy = a_copy()
     for cluster, listed in (("us", 2), ("eu", 1)):
