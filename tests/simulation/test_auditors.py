@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from itertools import cycle
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from unittest.mock import AsyncMock
@@ -25,6 +26,7 @@ from tests.simulation.snapshot import (
     Snapshot,
 )
 from tests.simulation.watching import Watch
+from tests.simulation.world import Step
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -561,6 +563,20 @@ def test_a_history_may_grow_once_at_rest_and_may_not_go_on(monkeypatch: pytest.M
     assert at_rest(monkeypatch, SOUND, grown, still) == []
     (sentence,) = at_rest(monkeypatch, SOUND, grown, goes_on)
     assert f"the history of {DEPLOYMENT_ID} grew by 301 events in 1.0 h at rest" in sentence
+
+
+def test_a_workflow_that_only_sets_timers_again_and_again_is_found() -> None:
+
+    def wakes(every: float, *details: str) -> None:
+        watch = Watch(cast("World", SimpleNamespace(parts=None)))
+        for number, detail in zip(range(watching.IDLE_TASKS), cycle(details), strict=False):
+            watch._check_idling(Step(number, every * number, "task", DEPLOYMENT_ID, detail))
+
+    idle, busy = "fire_timer -> start_timer", "fire_timer -> schedule_activity, start_timer"
+    wakes(1.0, idle)
+    wakes(0.1, *[idle] * 9, busy)
+    with pytest.raises(auditors.Finding, match=f"{DEPLOYMENT_ID} wakes up again and again"):
+        wakes(0.1, idle, idle, "fire_timer -> cancel_timer, continue_as_new_workflow_execution")
 
 
 def test_an_unrequested_change_is_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

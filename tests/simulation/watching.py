@@ -22,6 +22,9 @@ REST_SECONDS, SHORT_REST_SECONDS = 3 * 3600, 3600
 SHORT_WORLD = 10_000
 PROMPT_SECONDS = (120, 300)
 """Times since the last fault, before a resync repairs the effect of a lost message."""
+IDLE_TASKS, IDLE_SECONDS = 20, 10.0
+"""So many tasks of one workflow in so many seconds that only set timers are a busy loop."""
+_IDLE_WORK = {"fire_timer", "start_timer", "cancel_timer", "continue_as_new_workflow_execution"}
 
 
 class Watch:
@@ -33,17 +36,31 @@ class Watch:
         self.coverage = Coverage()
         self._steps = 0
         self._left_undone: list[set[str]] = []
+        self._idle_tasks: dict[str, list[float]] = {}
 
     def __call__(self, world: "World", step: "Step") -> None:
         """Count a step, and look at every so many steps."""
         if step.kind == "script":
             self.coverage.acted(step.subject)
+        if step.kind == "task":
+            self._check_idling(step)
         self._steps += 1
         if self._steps % STEPS_PER_LOOK == 0:
             whole = self._steps % (STEPS_PER_LOOK * LOOKS_PER_TEXT) == 0
             self._check(self.observer.look(whole=whole, texts=whole))
         if world.quiet_since is not None:
             self._check_promptness(world.clock.seconds() - world.quiet_since)
+
+    def _check_idling(self, step: "Step") -> None:
+        """Find a workflow that waits for a time that is over."""
+        if not set(step.detail.replace(" ->", ",").split(", ")) <= _IDLE_WORK:
+            self._idle_tasks.pop(step.subject, None)
+            return
+        times = self._idle_tasks.setdefault(step.subject, [])
+        times.append(step.seconds)
+        del times[:-IDLE_TASKS]
+        if len(times) == IDLE_TASKS and times[-1] - times[0] < IDLE_SECONDS:
+            raise Finding([f"{step.subject} wakes up again and again, and does nothing"])
 
     def _check_promptness(self, quiet_seconds: float) -> None:
         """Look twice soon after the last fault: something is left undone if both looks find it."""

@@ -159,7 +159,7 @@ def is_final(copy: CacheCopy, site: CacheSite) -> bool:
 def next_check(
     staging: ClusterStaging, used: Collection[str], now: datetime
 ) -> datetime | None:
-    """Return when `next_step` may change without another event, or None."""
+    """Return the next time at which `next_step` may change without an event, or None."""
     times = [datetime.fromisoformat(staging.retry_at)] if staging.retry_at else []
     if not staging.awaits:
         times += [
@@ -174,7 +174,8 @@ def next_check(
     ]
     if staging.unselected_since and not used:
         times.append(_grace_ends(staging))
-    return min(times, default=None)
+    # A step that is due but impossible waits for an event, for example a connection.
+    return min((time for time in times if time > now), default=None)
 
 
 def waits_for_credential(copy: CacheCopy) -> bool:

@@ -245,6 +245,8 @@ def test_the_grace_period_lasts_while_the_selector_does_not_match() -> None:
     assert next_check(staging, frozenset(), NOW) == NOW + timedelta(seconds=600)
     assert next_check(staging, frozenset({"claim-1"}), NOW) is None
     assert must_remove(staging, DESIRED, frozenset(), NOW + timedelta(seconds=600))
+    # A cluster without a connection reports when it has one. Nothing is due until then.
+    assert next_check(staging, frozenset(), NOW + timedelta(seconds=600)) is None
     staging.site = a_site()
     update_selection(staging, DESIRED, LATER)
     assert (staging.unselected_since, next_check(staging, frozenset(), NOW)) == (
