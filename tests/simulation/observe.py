@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _FORCED = frozenset({"skipped", "abandoned"})
+REPORTS_ARRIVE_WITHIN = 600.0
+"""Seconds in which a report of a pool's size reaches the scheduler, with lost workers."""
 
 
 class Observer:
@@ -53,7 +55,7 @@ class Observer:
         self.replaced: dict[str, SeenWorkflow] = {}
         self._nodes: dict[Pool, int] = {}
         self._accounting: Mapping[str, bool] = {}
-        self._excused: set[Pool] = set()
+        self._excused: dict[Pool, float] = {}
         self._skipped: set[str] = set()
         self._orphaned: set[str] = set()
         self._secrets: set[str] = set()
@@ -167,12 +169,13 @@ class Observer:
             nodes[pool] = nodes.get(pool, 0) + 1
         by_device, devices = _accounting(scheduler)
         others = self._skipped.union(self.world.parts.owners_of_scaled())
-        self._excused |= {(pod.cluster, pod.pool) for pod in pods if pod.owner in others}
-        pools = {*nodes, *self._nodes, *self._excused}
+        excused = {(pod.cluster, pod.pool) for pod in pods if pod.owner in others}
+        pools = {*nodes, *self._nodes, *self._excused, *excused}
         for pool in pools:
             shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)
             if shrank or self._by_device(pool) != by_device.get(pool, False):
-                self._excused.add(pool)
+                excused.add(pool)
+        self._excused |= dict.fromkeys(excused, self.world.clock.seconds())
         self._nodes, self._accounting = (
             nodes,
             {"/".join(pool): on for pool, on in by_device.items()},
@@ -200,7 +203,11 @@ class Observer:
         pods: Iterable[SeenPod],
         ledger: Iterable[SeenEntry],
     ) -> None:
-        """End the excuse of pools whose nodes the scheduler knows and where all fits."""
+        """End the excuse of pools whose nodes the scheduler knows and where all fits.
+
+        A pool that grows and shrinks again has its first size while reports of the larger
+        size are still on their way.
+        """
         charged: dict[Pool, int] = {}
         for entry in ledger:
             for name, count in entry.pools.items():
@@ -208,12 +215,13 @@ class Observer:
         running: dict[Pool, int] = {}
         for pod in pods:
             running[pod.cluster, pod.pool] = running.get((pod.cluster, pod.pool), 0) + 1
-        for pool in sorted(self._excused):
+        earlier = self.world.clock.seconds() - REPORTS_ARRIVE_WITHIN
+        for pool in sorted(pool for pool, since in self._excused.items() if since <= earlier):
             info = scheduler.cache.fleet.clusters.get(pool[0])
             known = {each.name: each.nodes for each in info.view.pools} if info else {}
             most = max(charged.get(pool, 0), running.get(pool, 0))
             if known.get(pool[1]) == pools[pool].nodes and most <= pools[pool].nodes:
-                self._excused.discard(pool)
+                del self._excused[pool]
 
     # Texts
 
