@@ -185,7 +185,8 @@ class Observer:
                 nodes.get(pool, 0),
                 devices.get(pool, 8),
                 by_device.get(pool, False),
-                pool in self._excused,
+                # Only the scheduler knows how it counts a pool.
+                pool in self._excused or pool not in by_device,
             )
             for pool in pools
         }
