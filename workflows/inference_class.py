@@ -124,6 +124,11 @@ class InferenceClassWorkflow(Entity[ClassState]):
         if workflow_ids:
             self.state.repeat_to_scheduler = True
 
+    def on_resync(self) -> None:
+        """Find clusters that ended without unregistering, if they hold up the deletion."""
+        if self.state.deleting:
+            self.state.unanswered = list(self.state.clusters)
+
     async def reconcile(self) -> bool:
         """Report changes. During a deletion, wait until no cluster uses the class."""
         if self.state.deleting:
@@ -145,6 +150,7 @@ class InferenceClassWorkflow(Entity[ClassState]):
 
         Return True when the class is gone.
         """
+        await self.report_to_clusters(self.state.unanswered)
         if self.waits_for_users():
             clusters = ", ".join(self.state.clusters)
             self.context.set_condition(
@@ -153,7 +159,6 @@ class InferenceClassWorkflow(Entity[ClassState]):
                 "InUse",
                 f"used by InferenceCluster {clusters}; remove it from their node pools",
             )
-            await self.report_to_clusters(self.state.unanswered)
             return False
         forget = Forget(kind=self.kind, name=self.name, uid=self.state.uid)
         await self.context.signal_recorded(

@@ -27,7 +27,9 @@ class Classes:
         """Record a report of a class that the pools use.
 
         A new class of the same name does not know that this cluster uses it. Without a
-        new registration it could be deleted, and its changes would not arrive.
+        new registration it could be deleted, and its changes would not arrive. A cluster
+        that is being deleted does not register, but unregisters at its end: the messages
+        of a class that was reset are delivered to it again.
         """
         if message.spec is None or (
             message.name not in class_names(self.state)
@@ -48,6 +50,7 @@ class Classes:
             known
             and known.uid != message.uid
             and message.name in self.state.registered_classes
+            and not self.state.deleting
         ):
             self.state.registered_classes.remove(message.name)
         self.state.classes[message.name] = KnownClass(

@@ -91,6 +91,29 @@ async def test_a_terminated_cluster_does_not_count_as_a_user_once_its_class_chan
 
 
 @on_a_virtual_loop
+async def test_a_terminated_cluster_does_not_hold_up_the_deletion_of_its_class() -> (
+    None
+):
+    async with virtual_plane() as plane:
+        await plane.apply(a_class())
+        await plane.apply(a_cluster("eu"))
+        await eventually(
+            lambda: users_of_the_class(plane),
+            lambda users: users == ["eu"],
+            what="the registration of the cluster",
+        )
+        await plane.delete("InferenceClass", "h100-8x")
+        await plane.until(
+            "InferenceClass",
+            "h100-8x",
+            lambda seen: "used by InferenceCluster eu" in message(seen, "Deleting"),
+        )
+        await plane.client.get_workflow_handle(CLUSTER).terminate("lost on purpose")
+        # The class looks for its users in each resync, about once an hour.
+        await plane.gone("InferenceClass", "h100-8x", within=7200)
+
+
+@on_a_virtual_loop
 async def test_a_cluster_without_dra_is_unsupported_until_it_serves_dra() -> None:
     clusters = SimulatedClusters(settings={"dra_version": ""})
     async with virtual_plane(clusters) as plane:

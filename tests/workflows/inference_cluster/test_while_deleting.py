@@ -10,11 +10,12 @@ import pytest
 
 from api_types import labels
 from api_types.errors import Conflict
+from api_types.messages.entities import ClassChanged
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import Replace
 from api_types.validation.manifests import dump, load
 from tests.workflows.environment.serverless import Serverless
-from tests.workflows.inference_cluster.builders import a_cluster
+from tests.workflows.inference_cluster.builders import H100, a_cluster
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 
 NAME = "prod"
@@ -122,11 +123,19 @@ def test_a_class_with_an_unknown_first_run_is_unregistered_too(
     temporal.results = {"signal_many": SignalBatchResult()}
     cluster = InferenceClusterWorkflow(
         a_cluster(
-            deletion_timestamp="2026-01-01T00:00:00Z", registered_classes=["h100-8x"]
+            deletion_timestamp="2026-01-01T00:00:00Z",
+            classes={"h100-8x": H100},
+            registered_classes=["h100-8x"],
         )
     )
     # The first resync of a cluster knows no run of a class yet.
     cluster.on_receivers_lost(["inferenceclass/h100-8x"])
+    # A class that was reset to its first task has another uid, and receives the
+    # registration of the cluster again.
+    another = ClassChanged(
+        name="h100-8x", uid="another", generation=1, sequence=1, spec=H100.spec
+    )
+    cluster.class_changed(another.wire())
     asyncio.run(cluster.classes.unregister_all())
     sent = [request for _, order in temporal.executed for request in order.signals]
     assert [(each.workflow_id, each.signal, each.payload["used"]) for each in sent] == [
