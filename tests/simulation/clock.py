@@ -141,6 +141,7 @@ class Clock:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._offset = 0.0
+        self._latest = START
 
     def seconds(self) -> float:
         """Return the seconds since the start, which no clock step changes."""
@@ -152,7 +153,12 @@ class Clock:
 
     def step(self, seconds: float) -> None:
         """Move the wall clock forwards, or backwards."""
+        self._latest = max(self._latest, self.now())
         self._offset += seconds
+
+    def has_caught_up(self) -> bool:
+        """Return whether the wall clock was never later than it is now."""
+        return self.now() >= self._latest
 
 
 @contextlib.contextmanager
