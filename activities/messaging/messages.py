@@ -35,7 +35,7 @@ class Survey(Message):
     returned. `after` is the page token of the last response. `left` are the entities
     that the last round did not reach; they are queried first. With `ended`, entities
     that were terminated or failed are listed too. With `quick`, the round ends one
-    second after the last response.
+    second after the last response. `argument` goes to the query, unless it is empty.
     """
 
     kinds: list[Id]
@@ -44,6 +44,7 @@ class Survey(Message):
     deployment: Id = ""
     ended: bool = False
     query: Id = ""
+    argument: Id = ""
     quick: bool = False
     page_size: int = 500
     after: str = ""

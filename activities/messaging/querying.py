@@ -76,9 +76,12 @@ class _Round:
         size: Callable[[Any], int],
         before: Mapping[str, SignalRequest],
         quiet_seconds: float,
+        *,
+        argument: str,
     ) -> None:
         self._client = client
         self._query = query
+        self._arguments = [argument] if argument else []
         self._size = size
         self._before = before
         self._quiet_seconds = quiet_seconds
@@ -170,7 +173,9 @@ class _Round:
             if signal:
                 await handle.signal(signal.signal, signal.payload)
             timeout = timedelta(seconds=2 * ROUND_SECONDS)
-            answer = await handle.query(self._query, rpc_timeout=timeout)
+            answer = await handle.query(
+                self._query, args=self._arguments, rpc_timeout=timeout
+            )
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 self._missing.append(workflow_id)
@@ -195,17 +200,17 @@ async def query_round(
     size: Callable[[Any], int] = wire_size,
     before: Mapping[str, SignalRequest] | None = None,
     quiet_seconds: float = QUIET_SECONDS,
+    argument: str = "",
 ) -> QueryResults:
     """Query entities until their responses fill a payload or the round's time is up.
 
     `size` returns the number of bytes of a response in the payload. `before` maps
     workflow ids to signals that are sent before the query, so that the response is from
     an entity that has read its signal. An entity that does not run when its signal is
-    sent is missing.
+    sent is missing. `argument` goes to the query, unless it is empty.
     """
-    return await _Round(client, query, size, before or {}, quiet_seconds).run(
-        workflow_ids
-    )
+    calls = _Round(client, query, size, before or {}, quiet_seconds, argument=argument)
+    return await calls.run(workflow_ids)
 
 
 @dataclass(frozen=True)
@@ -270,7 +275,11 @@ async def survey(client: Client, wanted: Survey) -> SurveyResult:
         )
     quiet_seconds = QUICK_SECONDS if wanted.quick else QUIET_SECONDS
     answers = await query_round(
-        client, sorted(listing.found), wanted.query, quiet_seconds=quiet_seconds
+        client,
+        sorted(listing.found),
+        wanted.query,
+        quiet_seconds=quiet_seconds,
+        argument=wanted.argument,
     )
     return SurveyResult(
         answers=answers.by_id,

@@ -28,8 +28,8 @@ class CacheSite(Message):
     come from the worker that connected, because workflow code cannot read them:
     `attempts_max` is `cache.maxAttempts` (0: no limit), and `evict_grace_seconds` is
     `cache.evictGrace`. `storage_classes` is as in `ClusterFacts`. `holders` maps the
-    names of caches to their uids: a cluster that is being deleted waits for these
-    caches.
+    names of caches with volumes on the cluster to their uids: a cluster that is being
+    deleted names all, and waits for them. Otherwise it names only the cache that asks.
     """
 
     name: Id

@@ -46,8 +46,10 @@ class Reporter:
     def for_replicas(self) -> ClusterChanged:
         return replica_report(self.context.name, self.state)
 
-    def for_caches(self) -> CacheSite:
-        return cache_report(self.context.name, self.state, gone=self._is_gone)
+    def for_caches(self, asking: str = "") -> CacheSite:
+        return cache_report(
+            self.context.name, self.state, gone=self._is_gone, asking=asking
+        )
 
     @property
     def _is_gone(self) -> bool:

@@ -90,10 +90,22 @@ def replica_report(name: str, state: ClusterState) -> ClusterChanged:
     )
 
 
-def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
+def cache_report(
+    name: str, state: ClusterState, *, gone: bool, asking: str = ""
+) -> CacheSite:
+    """Return the report for caches.
+
+    It names the caches with volumes on the cluster: all of them during the deletion, and
+    otherwise only the one that is `asking`.
+    """
     facts = state.facts
     known = state.cache_registrations
-    holders = {each: known[each].uid for each in state.caches if each in known}
+    caches = state.caches if state.deleting else [asking]
+    holders = {
+        each: known[each].uid
+        for each in caches
+        if each in known and each in state.caches
+    }
     return CacheSite(
         name=name,
         uid=state.uid,
@@ -107,7 +119,7 @@ def cache_report(name: str, state: ClusterState, *, gone: bool) -> CacheSite:
         deleting=state.deleting,
         attempts_max=facts.cache_attempts_max if facts else 0,
         evict_grace_seconds=facts.cache_evict_grace_seconds if facts else 0,
-        holders=holders if state.deleting else {},
+        holders=holders,
     )
 
 

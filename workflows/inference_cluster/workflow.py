@@ -211,9 +211,12 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         return found.wire() if found.wanted else None
 
     @workflow.query
-    def cache_site(self) -> dict[str, Any]:
-        """Return the report for caches."""
-        return self.reporter.for_caches().wire()
+    def cache_site(self, cache: str = "") -> dict[str, Any]:
+        """Return the report for caches.
+
+        A new cache gives its name, and learns whether an earlier one has volumes here.
+        """
+        return self.reporter.for_caches(cache).wire()
 
     @workflow.query
     def serving_stack(self) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from workflows.model_cache.plan import selects
 from workflows.model_cache.results import left_by_label
 from workflows.model_cache.sites import new_staging, record_site, record_unready
 from workflows.model_cache.spec import gets_by_pods, match_labels, volume_class
-from workflows.model_cache.state import CacheState
+from workflows.model_cache.state import CacheState, ClusterStaging
 
 # Reports may be lost with their receiver, so all clusters are queried every six hours.
 SURVEY_EVERY_RESYNCS = 6
@@ -77,41 +77,46 @@ class StagingClusters:
         if staging is not None:
             if record_site(staging, site):
                 self.context.mark_changed()
-        elif self._earlier_holder(site):
-            self._release(site)
-        elif self.state.spec is not None and not self.state.deleting:
-            fresh = new_staging(
-                site,
-                volume_class(self.state.spec),
-                by_pods=gets_by_pods(self.state.spec),
-            )
+            return
+        spec = self.state.spec
+        fresh = new_staging(site, volume_class(spec), by_pods=gets_by_pods(spec))
+        selected = selects(match_labels(spec), site)
+        if self._earlier_holder(site) and (
+            site.deleting or not selected or fresh.by_pods
+        ):
+            self._release(fresh)
+        elif spec is not None and not self.state.deleting:
             record_unready(self.state, site)
-            if selects(match_labels(self.state.spec), site) and fresh.can_stage:
+            if selected and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()
 
     def _earlier_holder(self, site: CacheSite) -> str:
-        """Return the uid of an earlier cache of this name that holds up the cluster.
+        """Return the uid of an earlier cache of this name with volumes on the cluster.
 
         A cluster that is being deleted waits for the caches that it knows.
         """
         uid = site.holders.get(f"{self.context.namespace}/{self.context.name}", "")
         return "" if uid == self.state.uid else uid
 
-    def _release(self, site: CacheSite) -> None:
-        """Release a deleted cluster that waits for an earlier cache of this name.
+    def _release(self, fresh: ClusterStaging) -> None:
+        """Release a cluster from an earlier cache of this name, which was terminated.
 
-        The workflow of the earlier cache was terminated. Its remaining volumes are
-        unknown.
+        Its remaining volumes are unknown. A cluster on which this cache stages needs no
+        release, because the cache takes the volumes over.
         """
-        staging = new_staging(site)
-        staging.registered = True
-        self.state.stagings[site.name] = staging
+        site, fresh.registered = fresh.site, True
+        self.state.stagings[site.name] = fresh
         earlier = f"an earlier {self.context.kind} of this name that was terminated"
         message = f"volumes of {earlier} may still exist on {site.name}"
         self.context.record_event("Warning", "Abandoned", message)
+        why = (
+            "is not used any more"
+            if site.present and not site.deleting
+            else "was deleted"
+        )
         self._list_earlier(
-            site.name, "the cluster was deleted after the cache was terminated"
+            site.name, f"the cluster {why}, and the cache was terminated before"
         )
         self.context.mark_changed()
 
@@ -156,6 +161,7 @@ class StagingClusters:
         clusters = Survey(
             kinds=["InferenceCluster"],
             query="cache_site",
+            argument=f"{self.context.namespace}/{self.context.name}",
             quick=True,
             page_size=SURVEY_PAGE,
         )

@@ -298,10 +298,13 @@ class Staging:
             self.state.add_left_behind([left])
         record_deleted(staging, step)
 
-    def leave_behind(self, reason: str) -> None:
+    async def leave_behind(self, reason: str) -> None:
         """Give up all clusters, and list the objects that may stay there."""
         self._list(self.state.stagings, reason)
-        self.state.stagings = {}
+        given_up, self.state.stagings = self.state.stagings, {}
+        for name, staging in sorted(given_up.items()):
+            if staging.registered and staging.site.present:
+                await self._register(name, staged=False)
 
     def _list(self, stagings: Mapping[str, ClusterStaging], reason: str) -> None:
         self.state.add_left_behind(

@@ -284,7 +284,7 @@ class ModelCacheWorkflow(Entity[CacheState]):
         if self.state.forced == "step" and replicas:
             self.state.forced = ""
         elif self.state.forced:
-            self.staging.leave_behind("deletion was forced")
+            await self.staging.leave_behind("deletion was forced")
         if not self.removing:
             # An artifact that is still being staged would be removed right away.
             self.removing = True

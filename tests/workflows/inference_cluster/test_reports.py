@@ -178,12 +178,21 @@ def test_a_report_that_differs_only_in_its_number_is_not_new() -> None:
     assert len({report_digest(unsequenced(report)) for report in reports}) == 1
 
 
-@pytest.mark.parametrize(("deleted", "holders"), [("", {}), (APPLIED, {"ml/m": "c"})])
+@pytest.mark.parametrize(
+    ("deleted", "asking", "holders"),
+    [
+        ("", "", {}),
+        ("", "ml/m", {"ml/m": "c"}),
+        ("", "ml/ended", {}),
+        (APPLIED, "", {"ml/m": "c"}),
+    ],
+)
 def test_caches_get_the_users_that_block_a_deleted_cluster(
-    deleted: str, holders: dict[str, str]
+    deleted: str, asking: str, holders: dict[str, str]
 ) -> None:
     known = {name: MessageVersion(uid="c", sequence=1) for name in ("ml/m", "ml/ended")}
     state = a_cluster(
         caches=["ml/m"], cache_registrations=known, deletion_timestamp=deleted
     )
-    assert cache_report("eu-1", state, gone=False).holders == holders
+    found = cache_report("eu-1", state, gone=False, asking=asking)
+    assert found.holders == holders

@@ -5,6 +5,7 @@ successor with the same name.
 import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -171,24 +172,38 @@ def test_a_silent_cluster_of_unknown_uid_is_requested_to_report_when_it_answers(
 
 
 @pytest.mark.parametrize(
-    ("name", "uid"), [("m", "c"), ("m", "earlier"), ("another", "c")]
+    ("name", "uid", "spec", "deleting", "is_released"),
+    [
+        ("m", "c", SPEC, True, True),
+        ("m", "earlier", SPEC, True, False),
+        ("another", "c", SPEC, True, False),
+        # This cache takes over the volumes.
+        ("m", "c", SPEC, False, False),
+        (
+            "m",
+            "c",
+            {**SPEC, "clusterSelector": {"matchLabels": {"a": "b"}}},
+            False,
+            True,
+        ),
+        ("m", "c", {**SPEC, "volume": {"nodeLocal": True}}, False, True),
+    ],
 )
-def test_a_deleted_cluster_is_released_from_an_earlier_cache(
-    name: str, uid: str
+def test_a_cluster_without_the_cache_is_released_from_an_earlier_cache(
+    name: str, uid: str, spec: dict[str, Any], *, deleting: bool, is_released: bool
 ) -> None:
     """The earlier cache was terminated, so only its successor can remove the registration."""
-    state = CacheState(uid=uid, spec=SPEC)
+    state = CacheState(uid=uid, spec=spec)
     context = EntityContext(
         "ModelCache", state, lambda: None, f"modelcache/ml/{name}", lambda: NOW
     )
-    site = a_site("eu", deleting=True, holders={"ml/m": "earlier"})
+    site = a_site("eu", deleting=deleting, holders={"ml/m": "earlier"})
     clusters.StagingClusters(context).reported(site)
-    released = list(state.stagings.values())
-    assert len(released) == int((name, uid) == ("m", "c"))
-    assert all(
-        each.registered and can_forget(each, DESIRED, (), NOW) for each in released
-    )
+    released = [each for each in state.stagings.values() if each.registered]
+    assert len(released) == int(is_released)
     assert [event.reason for event in state.events] == ["Abandoned"] * len(released)
+    gone = DESIRED._replace(deleting=True)
+    assert all(can_forget(each, gone, (), NOW) for each in released)
 
 
 GOLD = {"clusterSelector": {"matchLabels": {"tier": "gold"}}}

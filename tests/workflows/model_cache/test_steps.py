@@ -338,3 +338,22 @@ def test_a_cache_lists_what_it_left_on_a_deleted_cluster_until_it_is_there_again
         asyncio.run(cache.staging._stage(there, step))
         assert len(left()) == listed
     assert left() == [("label", "modelplane.ai/modelcache=weights")]
+
+
+def test_a_forced_cache_lists_its_volumes_and_lets_its_clusters_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/weights")
+    temporal.results = {"signal_many": SignalBatchResult()}
+    cache = a_cache(
+        eu=a_staging(a_copy(), registered=True),
+        gone=a_staging(registered=True, site=a_site(present=False)),
+        us=a_staging(),
+    )
+    asyncio.run(cache.staging.leave_behind("deletion was forced"))
+    assert cache.state.stagings == {}
+    assert {item.name for item in cache.state.left_behind} >= {"claim-1"}
+    sent = [request for _, order in temporal.executed for request in order.signals]
+    assert [(each.workflow_id, each.payload["staged"]) for each in sent] == [
+        ("inferencecluster/eu", False)
+    ]
