@@ -35,6 +35,7 @@ _CLOUDS = ("gke", "eks", "aks", "nebius", "vultr")
 CACHE_CLAIM_PREFIX = "modelcache-"
 # The suffix of the Secret with the credential of a cache.
 CACHE_CREDENTIAL = "auth"
+_CACHE_JOB_SUFFIX = "-hyd"
 COPY_PREFIX = "mpx-"
 # Tenants' objects never have names with these suffixes either.
 _PICKER_SUFFIX = "-epp"
@@ -174,7 +175,12 @@ def cache_claim_name(namespace: str, cache: str, artifact_key: str) -> str:
 
 def cache_job_name(claim: str) -> str:
     """Return the name of the Job that fills a volume claim."""
-    return f"{claim}-hyd"
+    return f"{claim}{_CACHE_JOB_SUFFIX}"
+
+
+def cache_claim_of(name: str) -> str:
+    """Return the volume claim of a Job that fills one; a claim is its own."""
+    return name.removesuffix(_CACHE_JOB_SUFFIX)
 
 
 def cache_copy_name(claim: str, purpose: str) -> str:

@@ -55,18 +55,18 @@ async def other_claims(
     """Return the claims of the owner and of other runs of it, except its present claim.
 
     The keys are claim names, and the values are the uids of their runs. A workflow that
-    was reset does not know the claims that it made after the reset point.
+    was reset does not know the claims that it made after the reset point. A Job may
+    outlast its claim, which somebody may delete or take over.
     """
     selector = f"{labels.MODEL_CACHE}={names.label_value(owner.name)}"
-    selection = Selection(
-        kinds.VOLUME_CLAIM, present.namespace, selector, metadata_only=True
-    )
     uids: dict[str, str] = {}
-    for item in await list_served(cluster, selection):
-        found = owner_of(item)
-        is_of_cache = found._replace(uid=owner.uid) == owner
-        if is_of_cache and found.uid and ObjectId.of(item) != present:
-            uids[item["metadata"]["name"]] = found.uid
+    for kind in (kinds.JOB, kinds.VOLUME_CLAIM):
+        selection = Selection(kind, present.namespace, selector, metadata_only=True)
+        for item in await list_served(cluster, selection):
+            found, claim = owner_of(item), names.cache_claim_of(ObjectId.of(item).name)
+            is_of_cache = found._replace(uid=owner.uid) == owner
+            if is_of_cache and found.uid and claim != present.name:
+                uids[claim] = found.uid
     return uids
 
 

@@ -30,7 +30,7 @@ from tests.activities.caches.staging import (
     remove,
     resized,
 )
-from tests.activities.environment.cluster_in_memory import cluster_in_memory
+from tests.activities.environment.cluster_in_memory import cluster_in_memory, patch
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
 from tests.environment.waiting import TIMEOUT_SECONDS
 
@@ -319,6 +319,18 @@ async def test_an_apply_names_the_other_claims_of_a_cache_that_was_reset(
     forgotten = an_order(cluster, hydrate=False)
     present = forgotten.model_copy(update={"revision": "f" * 40})
     made = await apply(cluster, forgotten)
+    applied = await apply(cluster, present)
+    assert applied.earlier == [EarlierClaim(claim=made.claim, uid=forgotten.uid)]
+
+
+async def test_an_apply_names_a_claim_of_which_only_the_job_exists(
+    cluster: ClusterUnderTest,
+) -> None:
+    forgotten = an_order(cluster)
+    made = await apply(cluster, forgotten)
+    claim = ObjectId(kinds.VOLUME_CLAIM, forgotten.namespace, made.claim)
+    await patch(cluster, claim, {"metadata": {"labels": {labels.MODEL_CACHE: None}}})
+    present = forgotten.model_copy(update={"hydrate": False, "revision": "f" * 40})
     applied = await apply(cluster, present)
     assert applied.earlier == [EarlierClaim(claim=made.claim, uid=forgotten.uid)]
 
