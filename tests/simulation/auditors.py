@@ -92,8 +92,9 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
     """Teardown deletes replicas before the stack, and the stack before the cluster.
 
     Pods leave routes before they end. A pod may end before its teardown for other
-    reasons, such as a rollout or the loss of its node. Endpoints may stay in the route
-    of a service that was terminated or whose deletion was forced.
+    reasons, such as a rollout or the loss of its node. A replica that was reset begins its
+    teardown again. Endpoints may stay in the route of a service that was terminated or
+    whose deletion was forced.
     """
     left = set(_left_routes(seen))
     routed = {
@@ -121,7 +122,7 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
             pod.ending
             and going is not None
             and going.deleting
-            and not going.skipped
+            and not (going.skipped or going.was_reset)
             and going.step < ENGINES_STEP
         ):
             yield (

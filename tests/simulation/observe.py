@@ -85,7 +85,7 @@ class Observer:
             for each in parts.pods()
         )
         ledger = tuple(_entries(scheduler))
-        replicas = tuple(_replicas(objects))
+        replicas = tuple(_replicas(objects, self.world))
         self._skipped |= {each.uid for each in replicas if each.skipped}
         seen = Snapshot(
             seconds=self.world.clock.seconds(),
@@ -388,7 +388,7 @@ def _was_reset(world: "World", product: Entity[Any]) -> bool:
     return any(run.reset_from for run in execution.runs if run.first_run_id == first)
 
 
-def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:
+def _replicas(objects: Mapping[str, Any], world: "World") -> Iterator[SeenReplica]:
     for product in _of_kind(objects, "ModelReplica"):
         state = product.state
         skipped = bool(state.forced) or not _FORCED.isdisjoint(state.teardown.outcomes.values())
@@ -403,6 +403,7 @@ def _replicas(objects: Mapping[str, Any]) -> Iterator[SeenReplica]:
             held=state.applied is not None and bool(state.applied.held),
             step=state.teardown.number if state.deleting else 0,
             skipped=skipped,
+            was_reset=_was_reset(world, product),
         )
 
 

@@ -101,7 +101,8 @@ class SeenReplica:
 
     `serving`: it can answer requests, with some copies of each engine at least. `held`: its
     template waits for a cache, and earlier pods may run. `step`: of its teardown; `skipped`:
-    a step was skipped, or abandoned with its cluster.
+    a step was skipped, or abandoned with its cluster. `was_reset`: an operator took some of
+    its tasks back.
     """
 
     uid: str
@@ -114,6 +115,7 @@ class SeenReplica:
     held: bool = False
     step: int = 0
     skipped: bool = False
+    was_reset: bool = False
 
 
 @dataclass(frozen=True)

@@ -388,6 +388,12 @@ EXCUSED = {
         with_replica(deleting=True),
         deployments=(replace(DEPLOYMENT, was_reset=True),),
     ),
+    "a replica that begins its teardown again since a reset": replace(
+        with_replica(deleting=True, step=3, was_reset=True),
+        routes=(),
+        pods=(replace(POD, ending=True),),
+        deployments=(replace(DEPLOYMENT, deleting=True),),
+    ),
     "a stack whose removal was forced": with_cluster(tearing_down=True, forced=True),
     "an object that is listed as left behind": replace(
         SOUND, workflows={**GONE, REPLICA_ID: LISTED}
