@@ -9,6 +9,7 @@ from typing import Any
 
 from api_types.clock import timestamp, utc_now
 from front.store.projection import Projection, Tree
+from tests.client.planning.fake_plane import FakePlane
 from tests.front.shown_fleet import (
     START,
     a_cluster,
@@ -25,11 +26,15 @@ REGION = "modelplane.ai/region"
 
 @dataclass
 class ShownState:
-    """A fleet, and whether Temporal and the workers answer."""
+    """A fleet, and whether Temporal and the workers answer.
+
+    Without a plane the scheduler does not answer.
+    """
 
     projection: Projection
     temporal_silent: bool = False
     workers_silent: bool = False
+    plane: FakePlane | None = None
     expected: tuple[str, ...] = ()
     """Texts that the page shows in its list of problems."""
     absent: tuple[str, ...] = field(default=())

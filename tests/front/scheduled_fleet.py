@@ -51,7 +51,8 @@ def scheduled(*trees: Tree, policy: dict[str, Any] | None = None) -> ScheduledFl
             for placement in decision.placements:
                 fleet.bind(placement.uid, now_ms())
                 shown.append(_replica(tree, placement))
-            status = _status(len(decision.placements), decision.message)
+            why = decision.message if decision.shortfall else ""
+            status = _status(len(decision.placements), why)
         metadata = {"resourceVersion": str(START), **tree["metadata"]}
         shown.append({**tree, "metadata": metadata, "status": status})
     put(projection, *shown)
@@ -59,12 +60,12 @@ def scheduled(*trees: Tree, policy: dict[str, Any] | None = None) -> ScheduledFl
     return ScheduledFleet(FakePlane(fleet, *shown), projection)
 
 
-def _status(placed: int, message: str) -> Tree:
-    missing = condition("False", "InsufficientCapacity", message, "ReplicasScheduled")
-    ready = condition("False", "InsufficientCapacity", message)
+def _status(placed: int, why: str) -> Tree:
+    missing = condition("False", "InsufficientCapacity", why, "ReplicasScheduled")
+    ready = condition("False", "InsufficientCapacity", why)
     return {
         "replicas": {"total": placed, "ready": placed},
-        "conditions": [missing, ready] if message else [condition()],
+        "conditions": [missing, ready] if why else [condition()],
     }
 
 

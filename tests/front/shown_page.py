@@ -2,15 +2,17 @@
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from aiohttp.test_utils import TestServer
 
 from api_types.clock import now_ms
+from fleet_client.errors import NoAnswer
 from fleet_client.temporal.control_plane import ControlPlane
 from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.page_data.health import ControlPlaneHealth
+from front.page_data.placement import PlacementData
 from front.page_data.routes import PageData
 from front.serving.app import Front
 from front.store.projection import Projection
@@ -35,6 +37,13 @@ class ShownHealth:
         return health_of(self._state, now_ms())
 
 
+class SilentPlane:
+    """A control plane without workers."""
+
+    async def query(self, *_: object) -> NoReturn:
+        raise NoAnswer("no worker answers", next_step="start one")
+
+
 @asynccontextmanager
 async def served(
     shown: Projection | ShownState,
@@ -44,13 +53,13 @@ async def served(
 ) -> AsyncIterator[str]:
     """Serve a fleet, with `samples` samples of history; yield the address."""
     state = shown if isinstance(shown, ShownState) else ShownState(shown)
-    front = Front(
-        cast("ControlPlane", None), state.projection, AccessControl(rules), links
-    )
+    plane = cast("ControlPlane", state.plane or SilentPlane())
+    front = Front(plane, state.projection, AccessControl(rules), links)
     data = PageData(front, cast("ControlPlaneHealth", ShownHealth(state)))
     for _ in range(samples):
         data.history.sample()
-    server = TestServer(front.app(data.routes()))
+    routes = [*data.routes(), *PlacementData(front).routes()]
+    server = TestServer(front.app(routes))
     await server.start_server()
     try:
         yield f"http://127.0.0.1:{server.port}/"

@@ -277,6 +277,7 @@ async def test_screen_readers_find_landmarks_headings_names_and_texts_for_cells(
     assert seen["region"] == [
         "Problems",
         "Clusters",
+        "Quotas and queues",
         "Services",
         "Deployments",
         "Caches, classes, gateways, endpoints",

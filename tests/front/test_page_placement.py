@@ -109,6 +109,7 @@ async def test_an_administrator_gets_what_the_command_line_prints(
     async with served(fleet, rules) as client:
         status, capacity = await get(client, CAPACITY_PATH)
         _, explanation_ = await get(client, explained("urgent"))
+        _, of_chat = await get(client, explained("chat"))
     assert status == HTTPStatus.OK
     assert capacity["pools"] == pool_rows(live, now_ms())
     assert capacity["quotas"] == quota_rows(live, now_ms())
@@ -119,6 +120,8 @@ async def test_an_administrator_gets_what_the_command_line_prints(
         1,
         "team-b",
     )
+    # Readiness comes from the objects: the ledger does not have it.
+    assert [each["ready"] for each in of_chat["replicas"]] == [True]
     at = explanation_.pop("at")
     target = Target.of(BY_KIND["ModelDeployment"], "team-a", "urgent")
     assert explanation_ == explanation(live, target, now_ms())

@@ -1,9 +1,13 @@
 /**
- * The nodes of pools as the scheduler charges them: each pod of a replica has a whole node.
+ * The capacity of pools as the scheduler charges it: nodes, of which each pod of a replica has
+ * a whole one, or devices.
  *
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {"used" | "held" | "free" | "wasted" | "draining" | "silent"} NodeSort
- * @typedef {Record<NodeSort, number>} Charge numbers of nodes
+ * @typedef {Record<NodeSort, number>} Charge numbers of nodes or devices
+ * @typedef {"nodes" | "devices"} Unit
+ * @typedef {{rows: Map<string, any>, isPartial: boolean}} Ledger the pools of the scheduler's
+ *   ledger by cluster and pool; `isPartial`: the user may not read all replicas
  */
 
 /** @type {NodeSort[]} the order in which nodes are drawn and counted */
@@ -86,6 +90,30 @@ export function chargeOf(pool, closed, replicas) {
   const isUnusable = pool.unusable || pool.classMissing;
   charge[closed || (isUnusable ? "wasted" : "free")] = left;
   return charge;
+}
+
+/**
+ * Returns the charge of one pool by the ledger. Devices are counted there only, and it has the
+ * replicas that the user may not read.
+ *
+ * @param {any} row of `modelplane top pools`
+ * @param {"" | "draining" | "silent" | "wasted"} closed
+ * @returns {Charge}
+ */
+export function chargeByLedger(row, closed) {
+  const { used, held, free, wasted } = row;
+  if (!closed) return { ...noNodes(), used, held, free, wasted };
+  return { ...noNodes(), used, held, [closed]: free + wasted };
+}
+
+/**
+ * @param {import("./front_data.js").Capacity | null} capacity
+ * @param {boolean} isPartial
+ * @returns {Ledger}
+ */
+export function ledgerOf(capacity, isPartial) {
+  const rows = (capacity?.pools ?? []).map((each) => /** @type {[string, any]} */ ([`${each.cluster}/${each.pool}`, each]));
+  return { rows: new Map(rows), isPartial };
 }
 
 /**

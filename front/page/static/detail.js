@@ -5,30 +5,31 @@
  * @typedef {Map<string, Map<string, Tree>>} Objects by kind and key
  */
 
-import { age, lasting } from "./ages.js";
+import { age } from "./ages.js";
+import { decisionParts, explainedBy } from "./decisions.js";
 import { element, link } from "./elements.js";
 import { eventsOf } from "./events.js";
 import { regionOf } from "./fleet.js";
 import { badge, objectLink } from "./rows.js";
 import { commandName, conditions, fullName, stateOf, workflowLink } from "./states.js";
+import { table } from "./tables.js";
 import { endpointsOf, entryText, ownerOf, replicaShown, rolloutOf, teardownOf } from "./workloads.js";
 import { yaml } from "./yaml.js";
 
 const PARTS_MAX = 100;
-const DECISIONS = ["ModelDeployment", "ModelReplica"];
 
 /**
  * @param {string} kind
  * @param {Tree} tree
  * @param {Objects} objects
  * @param {import("./problems.js").Problem | undefined} problem
- * @param {{temporalUi: string, temporalNamespace: string}} settings
+ * @param {import("./front_data.js").FrontData} front
  * @param {number} now
  * @returns {HTMLElement[]}
  */
-export function detail(kind, tree, objects, problem, settings, now) {
+export function detail(kind, tree, objects, problem, front, now) {
   const state = stateOf(tree);
-  const href = workflowLink(settings, kind, tree);
+  const href = workflowLink(front.settings, kind, tree);
   return [
     element("p", {}, badge(state), ` ${kind} `, ...(href ? [link(href, "workflow", `of ${fullName(tree)} in the Temporal UI`)] : [])),
     state.why ? element("p", { class: "cause" }, state.why) : element("p", {}, "No problem is reported."),
@@ -45,6 +46,7 @@ export function detail(kind, tree, objects, problem, settings, now) {
       each.type,
       `${each.reason}: ${each.message}${each.count > 1 ? ` (${each.count} times)` : ""}`,
     ])),
+    ...decisionParts(kind, tree, front.explained, now),
     ...serviceParts(kind, tree),
     ...replicaParts(kind, tree, objects),
     ...neighbours(kind, tree, objects),
@@ -65,8 +67,7 @@ function commands(kind, tree, problem) {
     problem?.command,
     `modelplane describe ${name}`,
     `modelplane events ${name}`,
-    DECISIONS.includes(kind) ? `modelplane decisions ${name}` : "",
-    kind === "ModelDeployment" ? `modelplane explain ${name}` : "",
+    ...ofScheduler(kind, tree).map((verb) => `modelplane ${verb}`),
   ];
   const shown = [...new Set(lines.filter(Boolean))];
   const step = problem?.step ? [element("p", {}, `Next: ${problem.step.replaceAll("`", "")}`)] : [];
@@ -78,23 +79,16 @@ function commands(kind, tree, problem) {
 }
 
 /**
- * @param {string} title
- * @param {string[]} columns
- * @param {string[][]} rows
- * @returns {HTMLElement[]}
+ * @param {string} kind
+ * @param {Tree} tree
+ * @returns {string[]} the commands that explain its placement, or that of its deployment
  */
-function table(title, columns, rows) {
-  if (rows.length === 0) return [];
-  const head = columns.map((each) => element("th", { scope: "col" }, each));
-  const body = rows.map((row) => element("tr", {}, ...row.map((each) => element("td", {}, each))));
-  return [
-    element("h3", {}, title),
-    element(
-      "div",
-      { class: "wide", tabindex: "0", role: "group", "aria-label": title },
-      element("table", {}, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)),
-    ),
-  ];
+function ofScheduler(kind, tree) {
+  const owner = explainedBy(kind, tree);
+  if (!owner) return [];
+  const [namespace, name] = owner.split("/");
+  const deployment = commandName("ModelDeployment", { metadata: { namespace, name } });
+  return [`explain ${deployment}`, `decisions ${deployment}`];
 }
 
 /**

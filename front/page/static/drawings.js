@@ -1,5 +1,5 @@
 /**
- * Small drawings: one cell per node, shares of traffic, and lines of values over time.
+ * Small drawings: one cell per node or device, shares of traffic, and lines of values over time.
  *
  * @typedef {import("./capacity.js").Charge} Charge
  */
@@ -16,21 +16,22 @@ const LINE_HEIGHT = 24;
 
 /**
  * @param {Charge} charge
- * @returns {number} the nodes that one cell stands for
+ * @returns {number} the nodes or devices that one cell stands for
  */
 export function nodesPerCell(charge) {
   return Math.max(1, Math.ceil(total(charge) / (COLUMNS_MAX * LINES - NODE_SORTS.length)));
 }
 
 /**
- * Draws one cell per node, column by column. In large pools a cell stands for several nodes,
- * and a sort with any node has at least one cell.
+ * Draws one cell per node or device, column by column. In large pools a cell stands for
+ * several, and a sort with any has at least one cell.
  *
  * @param {Charge} charge
  * @param {string} label
+ * @param {import("./capacity.js").Unit} unit
  * @returns {Element}
  */
-export function cells(charge, label) {
+export function cells(charge, label, unit = "nodes") {
   const per = nodesPerCell(charge);
   let at = 0;
   const parts = [];
@@ -45,8 +46,8 @@ export function cells(charge, label) {
     if (path) parts.push({ name: `node ${sort}`, path });
   }
   const width = Math.max(1, Math.ceil(at / LINES)) * STEP;
-  const scale = per > 1 ? `; a cell is ${per} nodes` : "";
-  return picture(width, LINES * STEP, `${label}: ${chargeText(charge)} nodes${scale}`, parts);
+  const scale = per > 1 ? `; a cell is ${per} ${unit}` : "";
+  return picture(width, LINES * STEP, `${label}: ${chargeText(charge)} ${unit}${scale}`, parts);
 }
 
 /**

@@ -4,13 +4,15 @@
  * @typedef {import("./watch_events.js").Tree} Tree
  * @typedef {import("./states.js").State} State
  * @typedef {import("./capacity.js").Charge} Charge
- * @typedef {{name: string, charge: Charge, className: string, facts: string[]}} Pool
+ * @typedef {import("./capacity.js").Unit} Unit
+ * @typedef {{name: string, unit: Unit, charge: Charge, className: string, facts: string[]}} Pool
  * @typedef {{tree: Tree, name: string, region: string, state: State, closed: string,
  *   since: string, pools: Pool[], replicas: number}} Cluster
- * @typedef {{name: string, charge: Charge, clusters: Cluster[], notReady: number}} Region
+ * @typedef {{name: string, charge: Charge, devices: Charge, clusters: Cluster[],
+ *   notReady: number}} Region `devices`: the charge of the pools with device accounting
  */
 
-import { add, chargeOf, noNodes } from "./capacity.js";
+import { add, chargeByLedger, chargeOf, noNodes } from "./capacity.js";
 import { byName, condition, isReady, stateOf } from "./states.js";
 
 const REGION_LABEL = "modelplane.ai/region";
@@ -53,9 +55,10 @@ export function isSilent(tree) {
 /**
  * @param {Map<string, Tree>} clusters
  * @param {Map<string, Tree>} replicas
+ * @param {import("./capacity.js").Ledger} ledger
  * @returns {Region[]} by name, with their clusters by name
  */
-export function regionsShown(clusters, replicas) {
+export function regionsShown(clusters, replicas, ledger) {
   /** @type {Map<string, Tree[]>} */
   const placed = new Map();
   for (const replica of replicas.values()) {
@@ -67,16 +70,19 @@ export function regionsShown(clusters, replicas) {
   /** @type {Map<string, Region>} */
   const regions = new Map();
   for (const tree of [...clusters.values()].sort(byName)) {
-    const shown = clusterShown(tree, placed.get(tree.metadata.name) ?? []);
+    const shown = clusterShown(tree, placed.get(tree.metadata.name) ?? [], ledger);
     const region = regions.get(shown.region) ?? {
       name: shown.region,
       charge: noNodes(),
+      devices: noNodes(),
       clusters: [],
       notReady: 0,
     };
     region.clusters.push(shown);
     region.notReady += Number(shown.state.sort !== "ready");
-    for (const pool of shown.pools) add(region.charge, pool.charge);
+    for (const pool of shown.pools) {
+      add(pool.unit === "devices" ? region.devices : region.charge, pool.charge);
+    }
     regions.set(shown.region, region);
   }
   return [...regions.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
@@ -85,18 +91,26 @@ export function regionsShown(clusters, replicas) {
 /**
  * @param {Tree} tree
  * @param {Tree[]} replicas on this cluster
+ * @param {import("./capacity.js").Ledger} ledger
  * @returns {Cluster}
  */
-function clusterShown(tree, replicas) {
+function clusterShown(tree, replicas, ledger) {
   const closed = closedBy(tree);
   const told = condition(tree, closed === "draining" ? "SchedulingDisabled" : "Ready");
   const wanted = tree.spec?.nodePools ?? [];
-  const pools = (tree.status?.gpuPools ?? []).map((/** @type {any} */ pool) => ({
-    name: pool.name,
-    charge: chargeOf(pool, closed, replicas),
-    className: wanted.find((/** @type {any} */ each) => each.name === pool.name)?.className ?? "",
-    facts: poolFacts(pool, tree),
-  }));
+  const pools = (tree.status?.gpuPools ?? []).map((/** @type {any} */ pool) => {
+    const row = ledger.rows.get(`${tree.metadata.name}/${pool.name}`);
+    const unit = row?.unit ?? "nodes";
+    const isOfLedger = row && (unit === "devices" || ledger.isPartial);
+    const onNodes = unit === "devices" ? [`on ${pool.nodes ?? 0} nodes`] : [];
+    return {
+      name: pool.name,
+      unit,
+      charge: isOfLedger ? chargeByLedger(row, closed) : chargeOf(pool, closed, replicas),
+      className: wanted.find((/** @type {any} */ each) => each.name === pool.name)?.className ?? "",
+      facts: [...onNodes, ...poolFacts(pool, tree)],
+    };
+  });
   return {
     tree,
     name: tree.metadata.name,

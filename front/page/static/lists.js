@@ -51,7 +51,7 @@ export class RowList {
     const last = Math.max(0, this.#rows.length - shown);
     const first = Math.min(last, Math.max(0, Math.floor(this.#parent.scrollTop / height) - MARGIN));
     const rows = this.#rows.slice(first, first + shown);
-    /** @type {typeof this.#made} */
+    /** @type {Map<string, {content: unknown[], made: HTMLElement}>} */
     const kept = new Map();
     const nodes = rows.map((row, index) => {
       const before = this.#made.get(row.key);

@@ -1,18 +1,22 @@
 /** The page: follows the collections, and shows problems, the fleet and the open object. */
 
-import { add, chargeText, noNodes, total } from "./capacity.js";
+import { age } from "./ages.js";
+import { add, chargeText, ledgerOf, noNodes, total } from "./capacity.js";
 import { announcement, stateWords } from "./changes.js";
 import { COLLECTIONS, allObjects, collection, followAll, forgetObjects } from "./collections.js";
 import { connectionLine, refusalText } from "./connection.js";
+import { explainedBy } from "./decisions.js";
 import { detail } from "./detail.js";
 import { element, showChildren } from "./elements.js";
 import { newestEvents } from "./events.js";
 import { regionsShown } from "./fleet.js";
+import { FrontData } from "./front_data.js";
 import { RowList } from "./lists.js";
 import { fragmentOf, viewOf } from "./location.js";
 import { healthTiles, summaryTiles } from "./overview.js";
 import { controlPlaneProblems, problemsShown } from "./problems.js";
-import { eventRow, objectRow, poolRow, problemRow, regionRow } from "./rows.js";
+import { quotaRows, waitingBy } from "./quotas.js";
+import { eventRow, objectRow, poolRow, problemRow, quotaRow, regionRow, regionText } from "./rows.js";
 import { matcher } from "./search.js";
 import { byName, fullName } from "./states.js";
 import { byDeployment } from "./workloads.js";
@@ -24,7 +28,6 @@ const DRAW_MS = 100;
 const REST_MS = 2_000;
 const EVENTS_MS = 2_000;
 const AGES_MS = 5_000;
-const STATE_MS = 15_000;
 const ANNOUNCE_MS = 2_000;
 // Browsers allow six connections per server, and each watch takes one. A hidden tab closes its
 // watches to leave connections for other tabs.
@@ -33,11 +36,7 @@ const HIDDEN_MS = 5_000;
 const OPEN_CLUSTERS = 60;
 const OTHERS = ["ModelCache", "InferenceClass", "InferenceGateway", "ModelEndpoint"];
 
-let settings = { temporalUi: "", temporalNamespace: "" };
-/** @type {import("./overview.js").FrontState | null} */
-let frontState = null;
-/** @type {import("./problems.js").Advice} */
-let advice = {};
+let front = new FrontData();
 let token = sessionStorage.getItem(TOKEN) ?? "";
 let namespace = sessionStorage.getItem(NAMESPACE) ?? "";
 let view = viewOf(location.hash);
@@ -47,7 +46,6 @@ let isDue = false;
 let hiding = 0;
 let eventsDrawn = 0;
 let eventsDue = 0;
-let skew = 0;
 /** @type {Map<string, boolean>} the regions that the reader opened or closed */
 const regionsOpen = new Map();
 /** @type {{sort: string, text: string} | null} replaces the text about the connection */
@@ -72,7 +70,7 @@ function input(id) {
 }
 
 const lists = new Map(
-  ["clusters", "services", "deployments", "others", "events"].map((id) => {
+  ["clusters", "quotas", "services", "deployments", "others", "events"].map((id) => {
     const parent = byId(id);
     return [id, new RowList(parent, parent.getAttribute("aria-label") ?? id)];
   }),
@@ -80,57 +78,16 @@ const lists = new Map(
 
 /** @returns {number} the time of the server, in milliseconds since 1970 */
 function clock() {
-  return Date.now() + skew;
+  return Date.now() + front.skew;
 }
 
 function start() {
   running.abort();
   running = new AbortController();
   const { signal } = running;
-  void readSettings(signal);
-  void readState(signal);
+  front.start({ token, namespace, changed: drawSoon }, signal);
   followAll({ token, namespace, changed: drawSoon }, signal);
   drawSoon();
-}
-
-/**
- * @param {string} path
- * @param {AbortSignal} signal
- * @returns {Promise<any>} null if the server refuses or does not answer
- */
-async function read(path, signal) {
-  const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
-  try {
-    const answer = await fetch(path, { headers, signal, cache: "no-store", credentials: "omit" });
-    return answer.ok ? await answer.json() : null;
-  } catch (error) {
-    // The text about the connection contains the reason.
-    if (!signal.aborted) console.info("cannot read", path, error);
-    return null;
-  }
-}
-
-/** @param {AbortSignal} signal */
-async function readSettings(signal) {
-  advice = (await read("/ui/advice.json", signal)) ?? advice;
-  const found = await read("/ui/settings.json", signal);
-  if (found && !signal.aborted) settings = found;
-  drawSoon();
-}
-
-/** @param {AbortSignal} signal */
-async function readState(signal) {
-  while (!signal.aborted) {
-    const query = namespace ? `?namespace=${encodeURIComponent(namespace)}` : "";
-    const found = await read(`/ui/state.json${query}`, signal);
-    if (signal.aborted) return;
-    if (found) {
-      frontState = found;
-      skew = found.now - Date.now();
-    }
-    drawSoon();
-    await new Promise((resolve) => setTimeout(resolve, STATE_MS));
-  }
 }
 
 function drawSoon() {
@@ -157,12 +114,19 @@ function draw() {
   const now = clock();
   const tick = Math.floor(now / AGES_MS);
   const problems = [
-    ...controlPlaneProblems(frontState),
-    ...problemsShown(objects, advice, now),
+    ...controlPlaneProblems(front.state),
+    ...problemsShown(objects, front.advice, now),
   ];
   showProblems(problems, objects, matches, now);
-  const regions = regionsShown(collection("InferenceCluster").known?.objects ?? new Map(), collection("ModelReplica").known?.objects ?? new Map());
+  const replicas = collection("ModelReplica");
+  const isPartial = Boolean(namespace) || replicas.following.sort === "refused";
+  const regions = regionsShown(
+    collection("InferenceCluster").known?.objects ?? new Map(),
+    replicas.known?.objects ?? new Map(),
+    ledgerOf(front.capacity, isPartial),
+  );
   showClusters(regions, matches, now, tick);
+  showQuotas(objects, now, tick);
   const owned = byDeployment(objects.get("ModelReplica") ?? new Map());
   showObjects("services", ["ModelService"], "No services.", matches, owned, now, tick);
   showObjects("deployments", ["ModelDeployment"], "No deployments.", matches, owned, now, tick);
@@ -259,12 +223,13 @@ function showClusters(regions, matches, now, tick) {
     const clusters = region.clusters.filter((each) => matches("InferenceCluster", each.tree));
     if (clusters.length === 0) continue;
     const isOpen = regionsOpen.get(region.name) ?? isOpenFirst;
-    const content = [isOpen, clusters.length, region.notReady, chargeText(region.charge)];
+    const content = [isOpen, clusters.length, region.notReady, regionText(region)];
     rows.push({ key: `region ${region.name}`, content, make: () => regionRow(region, isOpen) });
     if (!isOpen) continue;
     for (const cluster of clusters) {
       for (let at = 0; at < Math.max(1, cluster.pools.length); at += 1) {
-        const charge = cluster.pools[at] ? chargeText(cluster.pools[at].charge) : "";
+        const pool = cluster.pools[at];
+        const charge = pool ? `${chargeText(pool.charge)} ${pool.unit}` : "";
         const aged = cluster.state.sort === "ready" && !cluster.closed ? 0 : tick;
         rows.push({
           key: `${cluster.name} ${at}`,
@@ -276,8 +241,36 @@ function showClusters(regions, matches, now, tick) {
   }
   lists.get("clusters")?.show(rows);
   showNotes("clusters", ["InferenceCluster"], rows.length === 0, "No clusters.");
-  const legend = "A cell is a node, as the scheduler charges it: used, held for replicas that start or end, free, wasted, draining, silent.";
+  const ofDevices = regions.some((each) => total(each.devices) > 0) ? " In pools with device accounting a cell is a device." : "";
+  const legend = `A cell is a node, as the scheduler charges it: used, held for replicas that start or end, free, wasted, draining, silent.${ofDevices}`;
   if (byId("legend").textContent !== legend) byId("legend").textContent = legend;
+}
+
+/**
+ * @param {ReturnType<typeof allObjects>} objects
+ * @param {number} now
+ * @param {number} tick
+ */
+function showQuotas(objects, now, tick) {
+  const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = quotaRows(front.capacity, waitingBy(objects.get("ModelDeployment") ?? new Map()), now)
+    .filter((each) => words.every((word) => each.name.toLowerCase().includes(word)))
+    .filter((each) => !view.unready || each.word);
+  lists.get("quotas")?.show(rows.map((each) => ({
+    key: each.key,
+    content: [each.word, each.facts, each.command, tick],
+    make: () => quotaRow(each),
+  })));
+  const { capacity, capacityProblem } = front;
+  const isRefused = capacity && !capacity.quotas && !capacity.queues;
+  const isOld = capacityProblem && capacity;
+  const texts = [
+    capacityProblem ? `The use of capacity cannot be read: ${capacityProblem}.` : "",
+    isOld ? `The numbers are from ${age(capacity.at, now)} ago.` : "",
+    isRefused ? "Not allowed: quotas need the right to list deployments, queues the right to list clusters." : "",
+    !capacityProblem && !isRefused && rows.length === 0 ? (capacity ? "No quotas, and nothing is used." : "Not loaded yet.") : "",
+  ].filter(Boolean);
+  showChildren(byId("quotas-notes"), texts.map((text) => element("p", { class: "quiet" }, text)));
 }
 
 /**
@@ -337,13 +330,19 @@ function showEvents(objects, matches, now, tick) {
  */
 function showSums(problems, regions, now) {
   const charge = noNodes();
-  for (const region of regions) add(charge, region.charge);
+  const devices = noNodes();
+  for (const region of regions) {
+    add(charge, region.charge);
+    add(devices, region.devices);
+  }
   const sums = {
     needed: problems.filter((each) => each.needsPerson).length,
     problems: problems.length,
     used: charge.used,
     nodes: total(charge),
     free: charge.free,
+    devices: total(devices),
+    freeDevices: devices.free,
     ready: 0,
     wanted: 0,
     waiting: 0,
@@ -354,8 +353,8 @@ function showSums(problems, regions, now) {
     sums.ready += tree.status?.replicas?.ready ?? 0;
     sums.waiting += Math.max(0, wanted - (tree.status?.replicas?.total ?? 0));
   }
-  showChildren(byId("health"), healthTiles(frontState, now));
-  showChildren(byId("summary"), summaryTiles(sums, frontState));
+  showChildren(byId("health"), healthTiles(front.state, now));
+  showChildren(byId("summary"), summaryTiles(sums, front.state));
 }
 
 /**
@@ -370,11 +369,12 @@ function showDetail(problems, objects, now) {
   document.body.classList.toggle("with-detail", opened !== null);
   if (!opened) return;
   const tree = objects.get(opened.kind)?.get(`${opened.namespace}/${opened.name}`);
+  front.explain(explainedBy(opened.kind, tree));
   const title = [opened.namespace, opened.name].filter(Boolean).join("/");
   if (byId("detail-title").textContent !== title) byId("detail-title").textContent = title;
   const problem = problems.find((each) => each.kind === opened.kind && each.names.includes(title));
   const content = tree
-    ? detail(opened.kind, tree, objects, problem, settings, now)
+    ? detail(opened.kind, tree, objects, problem, front, now)
     : [element("p", {}, `There is no ${opened.kind} ${title} that this token may read.`)];
   showChildren(byId("detail-content"), content);
 }
@@ -409,8 +409,7 @@ function connect() {
 }
 
 function forgetAll() {
-  settings = { temporalUi: "", temporalNamespace: "" };
-  frontState = null;
+  front = new FrontData();
   toldBefore = null;
   eventsDrawn = 0;
   forgetObjects();

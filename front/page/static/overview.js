@@ -54,7 +54,7 @@ function tile(key, name, text, isBad, drawn = null) {
 
 /**
  * @param {{needed: number, problems: number, used: number, nodes: number, free: number,
- *   ready: number, wanted: number, waiting: number}} sums
+ *   devices: number, freeDevices: number, ready: number, wanted: number, waiting: number}} sums
  * @param {FrontState | null} state
  * @returns {HTMLElement[]}
  */
@@ -67,7 +67,10 @@ export function summaryTiles(sums, state) {
   const person = sums.needed === 1 ? "1 needs a person" : `${sums.needed} need a person`;
   return [
     tile("problems", "Problems", sums.problems ? `${sums.problems}, ${person}` : "none", sums.needed > 0),
-    tile("nodes", "Nodes free", `${sums.free} of ${sums.nodes}`, false, drawn(capacity, 1, "Charged nodes")),
+    ...(sums.nodes > 0 || sums.devices === 0
+      ? [tile("nodes", "Nodes free", `${sums.free} of ${sums.nodes}`, false, drawn(capacity, 1, "Charged nodes"))]
+      : []),
+    ...(sums.devices > 0 ? [tile("devices", "Devices free", `${sums.freeDevices} of ${sums.devices}`, false)] : []),
     tile("ready", "Replicas Ready", `${sums.ready} of ${sums.wanted}`, false, drawn(workloads, 2, "Ready replicas")),
     tile("queue", "Waiting for a place", String(sums.waiting), false, drawn(workloads, 3, "Seconds of the longest wait")),
   ];

@@ -9,7 +9,7 @@
  */
 
 import { lasting, age } from "./ages.js";
-import { chargeText } from "./capacity.js";
+import { chargeText, total } from "./capacity.js";
 import { cells, nodesPerCell } from "./drawings.js";
 import { element, spoken } from "./elements.js";
 import { fragmentOf } from "./location.js";
@@ -106,18 +106,32 @@ export function regionRow(region, isOpen) {
       region.name,
     ),
     element("span", { class: "quiet count" }, `${count} ${count === 1 ? "cluster" : "clusters"}${unready}`),
-    cells(region.charge, `Region ${region.name}`),
-    element("span", { class: "sums" }, chargeText(region.charge), scale(region.charge)),
+    total(region.charge) > 0
+      ? cells(region.charge, `Region ${region.name}`)
+      : cells(region.devices, `Region ${region.name}`, "devices"),
+    element("span", { class: "sums" }, regionText(region)),
   );
 }
 
 /**
- * @param {import("./capacity.js").Charge} charge
- * @returns {string} the scale of its drawing, if a cell is more than a node
+ * @param {Region} region
+ * @returns {string} the sums of its pools; devices only if a pool is charged in devices
  */
-function scale(charge) {
+export function regionText(region) {
+  const { charge, devices } = region;
+  if (total(devices) === 0) return chargeText(charge) + scale(charge, "nodes");
+  const nodes = total(charge) > 0 ? `nodes: ${chargeText(charge)}${scale(charge, "nodes")}; ` : "";
+  return `${nodes}devices: ${chargeText(devices)}`;
+}
+
+/**
+ * @param {import("./capacity.js").Charge} charge
+ * @param {import("./capacity.js").Unit} unit
+ * @returns {string} the scale of its drawing, if a cell is more than one
+ */
+function scale(charge, unit) {
   const per = nodesPerCell(charge);
-  return per > 1 ? ` (a cell is ${per} nodes)` : "";
+  return per > 1 ? ` (a cell is ${per} ${unit})` : "";
 }
 
 /**
@@ -155,11 +169,11 @@ export function poolRow(cluster, at, now) {
       since ? element("span", { class: "quiet" }, ` ${since}`) : null,
     ),
     element("span", { class: "quiet count" }, pool ? `${pool.name} ${pool.className}` : "no pool yet"),
-    pool ? cells(pool.charge, title) : element("span", {}),
+    pool ? cells(pool.charge, title, pool.unit) : element("span", {}),
     element(
       "span",
       { class: "sums" },
-      pool ? chargeText(pool.charge) + scale(pool.charge) : "",
+      pool ? chargeText(pool.charge) + (pool.unit === "devices" ? " devices" : "") + scale(pool.charge, pool.unit) : "",
       isOld ? " (last known)" : "",
       pool && pool.facts.length > 0 ? `; ${pool.facts.join("; ")}` : "",
     ),
@@ -200,6 +214,27 @@ export function objectRow(kind, tree, replicas, now) {
  */
 function otherRow(kind, tree) {
   return kind === "ModelService" ? serviceFacts(tree) : otherFacts(kind, tree);
+}
+
+/**
+ * @param {import("./quotas.js").QuotaRow} shown
+ * @returns {HTMLElement}
+ */
+export function quotaRow(shown) {
+  return element(
+    "li",
+    { class: "row" },
+    element(
+      "span",
+      { class: "who" },
+      element("strong", {}, shown.name),
+      " ",
+      shown.word ? badge({ sort: "waiting", word: shown.word }) : null,
+      " ",
+      element("code", {}, shown.command),
+    ),
+    element("span", { class: "quiet what", title: shown.facts }, shown.facts),
+  );
 }
 
 /**

@@ -1,0 +1,124 @@
+/**
+ * The rows of quotas and queues: the use of capacity by namespaces and admission queues.
+ *
+ * @typedef {import("./watch_events.js").Tree} Tree
+ * @typedef {import("./front_data.js").Capacity} Capacity
+ * @typedef {{count: number, since: string, reason: string, command: string}} Waiting
+ * @typedef {{key: string, name: string, word: string, facts: string, command: string}} QuotaRow
+ *   `word`: the state; empty if nothing waits
+ */
+
+import { lasting } from "./ages.js";
+import { commandName, condition } from "./states.js";
+
+/**
+ * @param {Map<string, Tree>} deployments
+ * @returns {Map<string, Waiting>} the replicas without a place, by namespace; the reason and
+ *   the command are those of the longest wait
+ */
+export function waitingBy(deployments) {
+  /** @type {Map<string, Waiting>} */
+  const found = new Map();
+  for (const tree of deployments.values()) {
+    const missing = (tree.spec?.replicas ?? 0) - (tree.status?.replicas?.total ?? 0);
+    if (missing <= 0 || tree.metadata.deletionTimestamp) continue;
+    const namespace = tree.metadata.namespace ?? "";
+    const scheduled = condition(tree, "ReplicasScheduled");
+    const since = scheduled?.lastTransitionTime ?? /** @type {any} */ (tree.metadata).creationTimestamp ?? "";
+    const before = found.get(namespace);
+    const count = missing + (before?.count ?? 0);
+    if (before && before.since <= since) before.count = count;
+    else {
+      const reason = scheduled?.message || "the scheduler has not decided yet";
+      const command = `modelplane explain ${commandName("ModelDeployment", tree)}`;
+      found.set(namespace, { count, since, reason, command });
+    }
+  }
+  return found;
+}
+
+/**
+ * @param {Capacity | null} capacity
+ * @param {Map<string, Waiting>} waiting
+ * @param {number} now
+ * @returns {QuotaRow[]} namespaces and their quotas by name, then queues
+ */
+export function quotaRows(capacity, waiting, now) {
+  const { namespaces = [], quotas = [], queues = [] } = capacity ?? {};
+  const names = [...namespaces, ...quotas].map((each) => each.namespace);
+  const all = [...new Set([...names, ...waiting.keys()])].sort();
+  return [...all.map((name) => ofNamespace(name, namespaces, quotas, waiting.get(name), now)), ...queues.map(ofQueue)];
+}
+
+/**
+ * @param {string} name
+ * @param {any[]} namespaces
+ * @param {any[]} quotas
+ * @param {Waiting | undefined} waits
+ * @param {number} now
+ * @returns {QuotaRow}
+ */
+function ofNamespace(name, namespaces, quotas, waits, now) {
+  const own = quotas.filter((each) => each.namespace === name);
+  const used = namespaces
+    .filter((each) => each.namespace === name)
+    .map((each) => `${each.used} ${each.unit} used, ${each.held} held`);
+  const limits = own.map((each) => {
+    const parts = [limit(each.nodes, each.maxNodes, "nodes"), limit(each.devices, each.maxDevices, "devices")];
+    return `quota of ${each.pools}: ${parts.filter(Boolean).join(", ") || "no limit"}`;
+  });
+  const replicas = waits?.count === 1 ? "1 replica waits" : `${waits?.count} replicas wait`;
+  const reason = waits ? `${replicas} ${lasting(waits.since, now)}: ${waits.reason}` : "";
+  const isFull = own.some((each) => isReached(each.nodes, each.maxNodes) || isReached(each.devices, each.maxDevices));
+  return {
+    key: `namespace ${name}`,
+    name,
+    word: waits ? `${waits.count} waiting` : isFull ? "Full" : "",
+    facts: [
+      reason,
+      used.join("; ") || "nothing used",
+      ...(limits.length > 0 ? limits : ["no quota"]),
+      limits.length > 0 ? "nothing guaranteed or borrowed" : "",
+    ].filter(Boolean).join("; "),
+    command: waits?.command ?? `modelplane top quotas -n ${name}`,
+  };
+}
+
+/**
+ * @param {any} queue
+ * @returns {QuotaRow}
+ */
+function ofQueue(queue) {
+  const amount = (/** @type {number} */ each) => (each < 0 ? "unlimited" : `${each}`);
+  return {
+    key: `queue ${queue.cluster} ${queue.queue}`,
+    name: `${queue.cluster}/${queue.queue}`,
+    word: queue.waiting > 0 ? `${queue.waiting} waiting` : "",
+    facts: [
+      `${queue.used} devices used, ${amount(queue.guaranteed)} guaranteed, ${queue.borrowed} borrowed`,
+      `limit ${amount(queue.limit)}, ${amount(queue.free)} more would be admitted`,
+      queue.why ?? "",
+      queue.tenants ? `for ${queue.tenants}` : "",
+    ].filter(Boolean).join("; "),
+    command: "modelplane top queues",
+  };
+}
+
+/**
+ * @param {number} used
+ * @param {number} most negative for no limit
+ * @param {string} unit
+ * @returns {string} empty without a limit
+ */
+function limit(used, most, unit) {
+  return most < 0 ? "" : `${used} of ${most} ${unit}`;
+}
+
+/**
+ * @param {number} used
+ * @param {number} most
+ * @returns {boolean}
+ */
+function isReached(used, most) {
+  return most >= 0 && used >= most;
+}
