@@ -21,12 +21,15 @@ from front.access.limits import Allowance, Limits
 from front.access.signing import Callers
 from front.audit.log import AuditLog, Unwritable
 from front.commands.routes import Commands
+from front.configuration.authorities import client_tls
 from front.configuration.listening import address_of, listener_of, server_tls
 from front.configuration.scaling import bind_scaler, scaler_credentials, scraper_of
 from front.configuration.users import access_of, webhook_callers
 from front.page_data.health import ControlPlaneHealth
 from front.page_data.placement import PlacementData
+from front.page_data.prometheus import Traffic
 from front.page_data.routes import PageData
+from front.page_data.traffic import TrafficData
 from front.scaling.external_scaler import server_of
 from front.scaling.numbers import Told
 from front.scaling.routes import Scaling
@@ -85,6 +88,10 @@ async def serve(
     told = Told(timedelta(seconds=settings.front.metrics_max_age))
     projection = Projection()
     scraper = scraper_of(settings.front, told, projection)
+    prometheus_tls = client_tls(
+        "front.prometheusCaFile", settings.front.prometheus_ca_file
+    )
+    traffic = Traffic(settings.front.prometheus_url, prometheus_tls)
     audit_log = _audit_log(settings.front)
     listener = listener or listener_of(settings.front, host, port)
     client = await connect(settings, within_seconds=CONNECT_SECONDS)
@@ -112,7 +119,7 @@ async def serve(
     )
     page_data = PageData(front, ControlPlaneHealth(client, feed))
     tasks.append(asyncio.create_task(page_data.run()))
-    runner = _runner(front, told, callers, page_data)
+    runner = _runner(front, told, callers, page_data, traffic)
     await runner.setup()
     scaler: Any = None
     try:
@@ -140,13 +147,18 @@ async def serve(
 
 
 def _runner(
-    front: Front, told: Told, callers: Callers | None, page_data: PageData
+    front: Front,
+    told: Told,
+    callers: Callers | None,
+    page_data: PageData,
+    traffic: Traffic,
 ) -> web.AppRunner:
     routes = [
         *Scaling(front, told, callers).routes(),
         *Commands(front).routes(),
         *page_data.routes(),
         *PlacementData(front).routes(),
+        *TrafficData(front, traffic).routes(),
     ]
     options = {
         **RUNNER_OPTIONS,

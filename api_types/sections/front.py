@@ -10,6 +10,7 @@ from api_types.setting_types import (
     Address,
     OptionalAddress,
     OptionalObjectName,
+    OptionalUrl,
     Seconds,
 )
 
@@ -80,6 +81,21 @@ class FrontSettings(SettingsSection):
         description=(
             "File with the authorities that verify the certificates of these "
             "addresses, in PEM. Unset: the authorities of the machine."
+        ),
+    )
+    prometheus_url: OptionalUrl = Field(
+        default="",
+        description=(
+            "Address of a Prometheus with the metrics of the control cluster's Envoy, "
+            "from which the web page shows traffic, such as "
+            "`http://prometheus.monitoring:9090`. Empty: the page shows no traffic."
+        ),
+    )
+    prometheus_ca_file: Path | None = Field(
+        default=None,
+        description=(
+            "File with the authorities that verify the certificate of this address, "
+            "in PEM. Unset: the authorities of the machine."
         ),
     )
     scaler_listen: OptionalAddress = Field(

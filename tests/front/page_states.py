@@ -5,9 +5,11 @@ Tests, screenshots for the docs and the benchmark show the same states.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from api_types.clock import timestamp, utc_now
+from front.scaling.numbers import Told
 from front.store.projection import Projection, Tree
 from tests.client.planning.fake_plane import FakePlane
 from tests.front.shown_fleet import (
@@ -35,6 +37,9 @@ class ShownState:
     temporal_silent: bool = False
     workers_silent: bool = False
     plane: FakePlane | None = None
+    prometheus: str = ""
+    """The address of Prometheus."""
+    told: Told = field(default_factory=lambda: Told(timedelta(minutes=2)))
     expected: tuple[str, ...] = ()
     """Texts that the page shows in its list of problems."""
     absent: tuple[str, ...] = field(default=())

@@ -13,7 +13,10 @@ from front.access.access import AccessControl
 from front.access.access_file import AccessRules
 from front.page_data.health import ControlPlaneHealth
 from front.page_data.placement import PlacementData
+from front.page_data.prometheus import Traffic
 from front.page_data.routes import PageData
+from front.page_data.traffic import TrafficData
+from front.scaling.routes import Scaling
 from front.serving.app import Front
 from front.store.projection import Projection
 from tests.front.browser import Browser, Tab
@@ -58,7 +61,12 @@ async def served(
     data = PageData(front, cast("ControlPlaneHealth", ShownHealth(state)))
     for _ in range(samples):
         data.history.sample()
-    routes = [*data.routes(), *PlacementData(front).routes()]
+    routes = [
+        *data.routes(),
+        *PlacementData(front).routes(),
+        *TrafficData(front, Traffic(state.prometheus)).routes(),
+        *Scaling(front, state.told, None).routes(),
+    ]
     server = TestServer(front.app(routes))
     await server.start_server()
     try:

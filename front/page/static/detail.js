@@ -13,6 +13,7 @@ import { regionOf } from "./fleet.js";
 import { badge, objectLink } from "./rows.js";
 import { commandName, conditions, fullName, stateOf, workflowLink } from "./states.js";
 import { table } from "./tables.js";
+import { queueText, trafficNote, trafficText } from "./traffic.js";
 import { endpointsOf, entryText, ownerOf, replicaShown, rolloutOf, teardownOf } from "./workloads.js";
 import { yaml } from "./yaml.js";
 
@@ -35,6 +36,7 @@ export function detail(kind, tree, objects, problem, front, now) {
     state.why ? element("p", { class: "cause" }, state.why) : element("p", {}, "No problem is reported."),
     ...commands(kind, tree, problem),
     ...progressParts(tree),
+    ...queueParts(kind, tree, front.explained, now),
     ...table("Conditions", ["Type", "Status", "Reason", "Since"], conditions(tree).map((each) => [
       each.type,
       each.status,
@@ -47,7 +49,7 @@ export function detail(kind, tree, objects, problem, front, now) {
       `${each.reason}: ${each.message}${each.count > 1 ? ` (${each.count} times)` : ""}`,
     ])),
     ...decisionParts(kind, tree, front.explained, now),
-    ...serviceParts(kind, tree),
+    ...serviceParts(kind, tree, front.traffic, now),
     ...replicaParts(kind, tree, objects),
     ...neighbours(kind, tree, objects),
     element("h3", {}, "YAML"),
@@ -101,6 +103,19 @@ function progressParts(tree) {
 }
 
 /**
+ * @param {string} kind
+ * @param {Tree} tree
+ * @param {import("./front_data.js").Explained} explained
+ * @param {number} now
+ * @returns {HTMLElement[]} the queue of a deployment, if autoscalers know it
+ */
+function queueParts(kind, tree, explained, now) {
+  const isOwn = kind === "ModelDeployment" && explained.owner === fullName(tree);
+  const text = isOwn ? queueText(explained.metrics, now) : "";
+  return text ? [element("p", {}, `Queue: ${text}`)] : [];
+}
+
+/**
  * @param {import("./workloads.js").Progress} shown
  * @param {string} of
  * @returns {HTMLElement}
@@ -117,13 +132,16 @@ function progress(shown, of) {
 /**
  * @param {string} kind
  * @param {Tree} tree
+ * @param {import("./front_data.js").Traffic | null} traffic
+ * @param {number} now
  * @returns {HTMLElement[]}
  */
-function serviceParts(kind, tree) {
+function serviceParts(kind, tree, traffic, now) {
   if (kind !== "ModelService") return [];
   const entries = (tree.status?.entries ?? []).map((/** @type {any} */ each) => element("li", {}, entryText(each)));
   return [
     element("p", {}, `Address: ${tree.status?.address ?? "none yet"}`),
+    ...trafficParts(fullName(tree), traffic, now),
     ...table("Traffic by endpoint", ["Endpoint", "Cluster", "Share", "URL"], endpointsOf(tree).map((each) => [
       each.name,
       each.cluster,
@@ -133,6 +151,19 @@ function serviceParts(kind, tree) {
     element("h3", {}, "Entries"),
     element("ul", {}, ...entries),
   ];
+}
+
+/**
+ * @param {string} name
+ * @param {import("./front_data.js").Traffic | null} traffic
+ * @param {number} now
+ * @returns {HTMLElement[]} the traffic of a service, or why it is unknown
+ */
+function trafficParts(name, traffic, now) {
+  const numbers = traffic?.services?.[name];
+  const none = traffic?.configured ? "Prometheus has no numbers of this service; only Envoy counts requests." : "";
+  const texts = [trafficText(numbers) || none, trafficNote(traffic, now)].filter(Boolean);
+  return texts.map((text) => element("p", {}, text));
 }
 
 /**

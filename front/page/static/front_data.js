@@ -1,10 +1,13 @@
 /**
  * The data that the page reads besides API objects: settings, the state of the control plane,
- * the use of capacity, and the explanation of the open deployment.
+ * the use of capacity, traffic, and the explanation and metrics of the open deployment.
  *
  * @typedef {{at: number, pools?: any[], queues?: any[], namespaces?: any[], quotas?: any[]}} Capacity
  *   `at`: milliseconds since 1970; a part is missing if the user has no right to it
- * @typedef {{owner: string, tree: any, problem: string}} Explained `tree` is null until it is read
+ * @typedef {{configured: boolean, at?: number, problem?: string,
+ *   services?: Record<string, import("./traffic.js").Numbers>}} Traffic
+ * @typedef {{owner: string, tree: any, problem: string, metrics: any}} Explained `tree` is null
+ *   until it is read, and `metrics` if no autoscaler has any
  * @typedef {{token: string, namespace: string, changed: () => void}} Order
  */
 
@@ -20,8 +23,10 @@ export class FrontData {
   capacity = null;
   /** Why the capacity is unknown or old; empty if it is neither. */
   capacityProblem = "";
+  /** @type {Traffic | null} */
+  traffic = null;
   /** @type {Explained} */
-  explained = { owner: "", tree: null, problem: "" };
+  explained = { owner: "", tree: null, problem: "", metrics: null };
   /** The time of the server minus the time of the browser, in milliseconds. */
   skew = 0;
   /** @type {Order} */
@@ -48,7 +53,7 @@ export class FrontData {
    */
   explain(owner) {
     if (owner === this.explained.owner) return;
-    this.explained = { owner, tree: null, problem: "" };
+    this.explained = { owner, tree: null, problem: "", metrics: null };
     if (owner) void this.#readExplanation(this.#signal);
   }
 
@@ -70,6 +75,7 @@ export class FrontData {
       await Promise.all([
         this.#readState(signal),
         this.#readCapacity(signal),
+        this.#readTraffic(signal),
         this.#readExplanation(signal),
       ]);
       await new Promise((resolve) => setTimeout(resolve, STATE_MS));
@@ -97,14 +103,25 @@ export class FrontData {
   }
 
   /** @param {AbortSignal} signal */
+  async #readTraffic(signal) {
+    const { tree } = await this.#read(`/ui/traffic.json${this.#query()}`, signal);
+    if (signal.aborted) return;
+    this.traffic = tree ?? this.traffic;
+    this.#order.changed();
+  }
+
+  /** @param {AbortSignal} signal */
   async #readExplanation(signal) {
     const { owner } = this.explained;
     if (!owner) return;
     const [namespace, name] = owner.split("/").map(encodeURIComponent);
-    const path = `/v1/namespaces/${namespace}/modeldeployments/${name}/explanation`;
-    const { tree, problem } = await this.#read(path, signal);
+    const path = `/v1/namespaces/${namespace}/modeldeployments/${name}`;
+    const [{ tree, problem }, metrics] = await Promise.all([
+      this.#read(`${path}/explanation`, signal),
+      this.#read(`${path}/metrics`, signal),
+    ]);
     if (signal.aborted || owner !== this.explained.owner) return;
-    this.explained = { owner, tree: tree ?? this.explained.tree, problem };
+    this.explained = { owner, tree: tree ?? this.explained.tree, problem, metrics: metrics.tree };
     this.#order.changed();
   }
 

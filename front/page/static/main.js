@@ -19,6 +19,7 @@ import { quotaRows, waitingBy } from "./quotas.js";
 import { eventRow, objectRow, poolRow, problemRow, quotaRow, regionRow, regionText } from "./rows.js";
 import { matcher } from "./search.js";
 import { byName, fullName } from "./states.js";
+import { trafficNote, trafficText } from "./traffic.js";
 import { byDeployment } from "./workloads.js";
 
 const TOKEN = "modelplane-token";
@@ -129,6 +130,8 @@ function draw() {
   showQuotas(objects, now, tick);
   const owned = byDeployment(objects.get("ModelReplica") ?? new Map());
   showObjects("services", ["ModelService"], "No services.", matches, owned, now, tick);
+  const note = (collection("ModelService").known?.objects.size ?? 0) > 0 ? trafficNote(front.traffic, now) : "";
+  showChildren(byId("traffic-note"), note ? [element("p", { class: "quiet" }, note)] : []);
   showObjects("deployments", ["ModelDeployment"], "No deployments.", matches, owned, now, tick);
   showObjects("others", OTHERS, "None.", matches, owned, now, tick);
   showEvents(objects, matches, now, tick);
@@ -289,8 +292,9 @@ function showObjects(id, kinds, none, matches, owned, now, tick) {
       .sort(byName)
       .map((tree) => {
         const replicas = kind === "ModelDeployment" ? (owned.get(fullName(tree)) ?? []) : [];
-        const content = [tree, tick, replicas.map((each) => each.spec?.clusterName).join()];
-        return { key: `${kind} ${fullName(tree)}`, content, make: () => objectRow(kind, tree, replicas, now) };
+        const numbers = kind === "ModelService" ? front.traffic?.services?.[fullName(tree)] : undefined;
+        const content = [tree, tick, replicas.map((each) => each.spec?.clusterName).join(), trafficText(numbers)];
+        return { key: `${kind} ${fullName(tree)}`, content, make: () => objectRow(kind, tree, replicas, numbers, now) };
       }),
   );
   lists.get(id)?.show(rows);

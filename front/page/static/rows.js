@@ -184,13 +184,14 @@ export function poolRow(cluster, at, now) {
  * @param {string} kind
  * @param {Tree} tree
  * @param {Tree[]} replicas of a deployment; empty for other kinds
+ * @param {import("./traffic.js").Numbers | undefined} numbers the traffic of a service
  * @param {number} now
  * @returns {HTMLElement}
  */
-export function objectRow(kind, tree, replicas, now) {
+export function objectRow(kind, tree, replicas, numbers, now) {
   const state = stateOf(tree);
   const since = state.sort === "ready" ? "" : lasting(condition(tree, "Ready")?.lastTransitionTime, now);
-  const facts = kind === "ModelDeployment" ? deploymentFacts(tree, replicas) : otherRow(kind, tree);
+  const facts = kind === "ModelDeployment" ? deploymentFacts(tree, replicas) : otherRow(kind, tree, numbers);
   return element(
     "li",
     { class: "row" },
@@ -210,10 +211,11 @@ export function objectRow(kind, tree, replicas, now) {
 /**
  * @param {string} kind
  * @param {Tree} tree
+ * @param {import("./traffic.js").Numbers | undefined} numbers
  * @returns {string}
  */
-function otherRow(kind, tree) {
-  return kind === "ModelService" ? serviceFacts(tree) : otherFacts(kind, tree);
+function otherRow(kind, tree, numbers) {
+  return kind === "ModelService" ? serviceFacts(tree, numbers) : otherFacts(kind, tree);
 }
 
 /**

@@ -9,6 +9,7 @@
  */
 
 import { fullName, notes, stateOf } from "./states.js";
+import { trafficText } from "./traffic.js";
 
 const DEPLOYMENT_LABEL = "modelplane.ai/deployment";
 
@@ -156,9 +157,10 @@ export function endpointsOf(tree) {
 
 /**
  * @param {Tree} tree
- * @returns {string} the endpoints with their shares of requests, and endpoints left out
+ * @param {import("./traffic.js").Numbers | undefined} numbers its traffic, if it is known
+ * @returns {string} traffic, the endpoints with their shares of requests, and endpoints left out
  */
-export function serviceFacts(tree) {
+export function serviceFacts(tree, numbers) {
   const endpoints = endpointsOf(tree);
   const entries = tree.status?.entries ?? [];
   const matched = entries.reduce((/** @type {number} */ sum, /** @type {any} */ each) => {
@@ -167,6 +169,7 @@ export function serviceFacts(tree) {
   const state = stateOf(tree);
   const shares = endpoints.map((each) => `${each.name} ${each.share}%`).join(", ");
   return [
+    trafficText(numbers),
     endpoints.length > 0 ? `${endpoints.length} of ${matched} endpoints: ${shares}` : "no endpoint receives requests",
     state.sort === "ready" ? "" : state.why,
     tree.status?.address ?? "",

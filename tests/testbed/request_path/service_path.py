@@ -20,11 +20,12 @@ from activities.render.objects.manifest import RenderOwner
 from activities.render.services.endpoint import Backend, endpoint_objects
 from activities.render.services.envoy import envoy_objects
 from activities.render.services.route_plan import plan_backends
-from api_types import names
+from api_types import labels, names
 from api_types.messages.gateway_work import RouteEntry, RouteRetries, RouteTimeouts
 from api_types.messages.routing import SelectedEndpoint
 from api_types.text.endpoint_url import read_url
-from testbed.cluster.kube import path_of
+from testbed.cluster.kube import collection, path_of
+from testbed.node.envoy_stack import NAMESPACE as ENVOY_NAMESPACE
 from tests.testbed.request_path.request_path import (
     NAMESPACE,
     RequestPath,
@@ -34,6 +35,7 @@ from tests.testbed.request_path.request_path import (
 
 Json = dict[str, Any]
 PORT = 80
+OWNING = "gateway.envoyproxy.io/owning-gateway-name"
 ADDRESS = "10.245.255.250"
 _HERE = Path(__file__).parent
 
@@ -148,6 +150,15 @@ class ServicePath:
         sizes = [str(requests), str(at_once), str(body)]
         output = self.path.inside(sys.executable, str(_HERE / "load.py"), url, *sizes)
         return [Answer(*each) for each in json.loads(output)]
+
+    def metrics(self) -> str:
+        """Return the metrics of the gateway's proxies, as Prometheus scrapes them."""
+        gateway = f"{OWNING}={labels.CONTROL_GATEWAY_NAME}"
+        pods = collection("v1", "Pod", ENVOY_NAMESPACE)
+        found = self.path.kube.list(pods, labelSelector=gateway)
+        return "".join(
+            self.path.metrics(pod, 19001, "/stats/prometheus") for pod in found
+        )
 
     def until_served(self, path: str) -> None:
         """Wait until the gateway has the route and its endpoints."""

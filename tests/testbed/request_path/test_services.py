@@ -1,6 +1,7 @@
 """Requests to a ModelService through Envoy: failing endpoints, weights and no endpoint."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import pytest
 
 from api_types import names
 from api_types.messages.gateway_work import RouteTimeouts
+from front.page_data import prometheus
 from tests.testbed.request_path.request_path import (
     NAMESPACE,
     RequestPath,
@@ -28,6 +30,36 @@ def services(path: RequestPath) -> ServicePath:
 def endpoints(services: ServicePath) -> Iterator[Endpoints]:
     with services.endpoints() as running:
         yield running
+
+
+def counted(text: str, metric: str, service: str) -> float:
+    """Return the sum of a metric of a service in a page of Envoy's metrics."""
+    route = names.service_route_name(NAMESPACE, service)
+    own = f'envoy_cluster_name="httproute/{NAMESPACE}/{route}/rule/0"'
+    lines = [line for line in text.splitlines() if own in line]
+    found = [line for line in lines if re.match(rf"{metric}{{", line)]
+    assert found, f"Envoy has no {metric} for {route}"
+    return sum(float(line.rpartition(" ")[2]) for line in found)
+
+
+def test_envoy_counts_requests_retries_and_ejections_of_a_service(
+    services: ServicePath, endpoints: Endpoints
+) -> None:
+    endpoints.set("counted-good")
+    endpoints.set("counted-bad", "503")
+    where = services.apply("counted", endpoints, ["counted-good", "counted-bad"])
+    services.until_served(where)
+    services.ask(where, 50)
+    # Envoy adds durations to its histograms after some seconds.
+    eventually(
+        lambda: counted(services.metrics(), prometheus.DURATIONS, "counted") >= 51,
+        "the durations of the requests",
+    )
+    metrics = services.metrics()
+    assert counted(metrics, prometheus.COMPLETED, "counted") >= 51
+    assert counted(metrics, prometheus.BY_CLASS, "counted") >= 51
+    assert counted(metrics, prometheus.RETRIED, "counted") >= 1
+    assert counted(metrics, prometheus.EJECTED, "counted") == 1
 
 
 def failed(answers: list[Answer]) -> list[Answer]:
