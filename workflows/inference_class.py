@@ -148,9 +148,11 @@ class InferenceClassWorkflow(Entity[ClassState]):
     async def tear_down(self) -> bool:
         """Wait until no cluster uses the class, then report the deletion.
 
-        Return True when the class is gone.
+        Return True when the class is gone. Until then, its users get changes that were
+        made just before the deletion, and new users get an answer.
         """
-        await self.report_to_clusters(self.state.unanswered)
+        if self.waits_for_users():
+            await self.report_changes()
         if self.waits_for_users():
             clusters = ", ".join(self.state.clusters)
             self.context.set_condition(

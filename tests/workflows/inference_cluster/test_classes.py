@@ -206,6 +206,27 @@ async def test_a_class_reports_to_the_scheduler_before_the_broadcast(
     assert temporal.executed[0][1].signal == "report_class"
 
 
+async def test_a_change_just_before_the_deletion_reaches_the_users_of_a_class(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "inferenceclass/h100-8x")
+    temporal.results = {"signal": True, "signal_many": SignalBatchResult()}
+    state = ClassState(
+        uid="k",
+        spec=H100.spec,
+        generation=2,
+        reported_generation=1,
+        observed_generation=1,
+        deletion_timestamp="2026-01-01T00:00:00Z",
+        clusters=["eu-1"],
+    )
+    entity = InferenceClassWorkflow(state)
+    assert not await entity.tear_down()
+    assert [name for name, _ in temporal.executed] == ["signal", "signal_many"]
+    assert not await entity.tear_down()
+    assert len(temporal.executed) == 2
+
+
 def test_an_activity_rather_than_a_timer_waits_for_a_missing_class(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
