@@ -386,7 +386,7 @@ class Inbox:
         self._await_unknown(message.name, replicas)
         view = replace(view, accounted=state.is_accounted(message.name))
         before = cache.fleet.version
-        cache.request_resync(self._newly_tainted(view))
+        cache.request_resync(self._displaced(view))
         cache.admission.update(view)
         cache.request_resync(evicted_or_readmitted(cache.fleet, view))
         cache.fleet.put_cluster(view, cache.now())
@@ -443,19 +443,28 @@ class Inbox:
             and 0 < message.created < self._cache.state.epoch
         )
 
-    def _newly_tainted(self, view: ClusterView) -> list[Owner]:
-        """Return the deployments on a cluster with a new NoExecute taint.
+    def _displaced(self, view: ClusterView) -> list[Owner]:
+        """Return the deployments that have to request placements again.
 
-        They have to request placements again.
+        The cluster has a new NoExecute taint, or lacks a pool of theirs now.
         """
         fleet = self._cache.fleet
         old = fleet.cluster(view.name)
         known = _evicting_taints(old) if old else set()
-        if not _evicting_taints(view) - known:
+        evicts = bool(_evicting_taints(view) - known)
+        pools = {pool.name for pool in view.pools}
+        gone = {pool.name for pool in old.pools} - pools if old else set()
+        if not evicts and not gone:
             return []
         return [
             (entry.namespace, entry.deployment)
             for entry in fleet.on_cluster(view.name).values()
+            if evicts
+            or any(
+                member.pool in gone
+                for engine in entry.engines
+                for member in engine.members
+            )
         ]
 
     def report_class(self, message: ReportClass) -> None:

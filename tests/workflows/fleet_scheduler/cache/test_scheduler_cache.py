@@ -351,6 +351,24 @@ def test_a_newer_request_replaces_the_older_one_at_the_end_of_the_queue() -> Non
     ] == [("b", "1"), ("a", "2")]
 
 
+POOLS = [{"name": "p", "nodes": 2, "devices": []}]
+
+
+def test_a_deployment_requests_again_when_its_pool_is_gone() -> None:
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 2))
+    cycle(made, ("place", place(deployment())))
+    resyncs = []
+    other = {**POOLS[0], "name": "q"}
+    for number, pools in enumerate(([*POOLS, other], POOLS, [other], [])):
+        name, report = reported(clock, number + 1, "another", "Admitted")
+        report.manifest["status"]["gpuPools"] = pools
+        cycle(made, (name, report))
+        resyncs.append(list(made.resyncs))
+        made.resyncs = {}
+    assert resyncs == [[], [], [("ml", "m")], []]
+
+
 def reported(
     clock: Clock, sequence: int, workload: str, state: str
 ) -> tuple[str, ReportCluster]:
@@ -360,6 +378,7 @@ def reported(
         "metadata": {"name": "a"},
         "status": {
             "conditions": [{"type": "Ready", "status": "True"}],
+            "gpuPools": POOLS,
             "capacity": {"observedAt": clock(), "admission": [seen]},
         },
     }
@@ -438,6 +457,7 @@ def test_a_deployment_requests_again_after_the_admission_timeout() -> None:
         "metadata": {"name": "a"},
         "status": {
             "conditions": [{"type": "Ready", "status": "True"}],
+            "gpuPools": POOLS,
             "capacity": {"observedAt": START, "admission": [seen]},
         },
     }
