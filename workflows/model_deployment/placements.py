@@ -14,6 +14,7 @@ from workflows.model_deployment.decisions.plan import (
     identities,
     placement_request,
     plan_answer,
+    with_unread_orders,
 )
 from workflows.model_deployment.decisions.status import without_retracted
 from workflows.model_deployment.orders import Order
@@ -59,7 +60,7 @@ class Placements:
             return
         state.epoch, state.answer, state.answer_sequence = (
             answer.epoch,
-            answer,
+            with_unread_orders(answer, state.answer),
             answer.sequence,
         )
         if state.requested_inputs:

@@ -467,3 +467,33 @@ def test_a_started_replica_no_longer_waits_for_its_name() -> None:
     ]
     controller.replicas.started(start, StartedReplicas())
     assert state_of(controller).replicas["r"].start_after == ""
+
+
+@pytest.mark.parametrize(("epoch", "ordered"), [(1, True), (2, False)])
+def test_the_orders_of_an_unread_answer_are_not_lost_with_the_next_one(
+    epoch: int, *, ordered: bool
+) -> None:
+    """A decision that goes on answers twice, and the scheduler orders each change once."""
+    tracked = {
+        uid: TrackedReplica(
+            uid=uid,
+            name=f"qwen-{uid}",
+            cluster="eu",
+            index=0,
+            entry=ENTRY,
+            started=True,
+        )
+        for uid in ("r", "s")
+    }
+    controller = a_controller(replicas=tracked)
+    controller.next_orders({})
+    update = PLACEMENT.model_copy(update={"action": "Update"})
+    keep = PLACEMENT.model_copy(update={"action": "Keep", "entry": {}})
+    evicted = EVICTION.model_copy(update={"uid": "s"})
+    first = answer(controller, update).model_copy(update={"evictions": [evicted]})
+    controller.placed(first)
+    controller.placed(answer(controller, keep).model_copy(update={"epoch": epoch}))
+    orders = [*controller.next_orders({}), *controller.next_orders({})]
+    changed = [payload["uid"] for payload in named(orders, "set_template")]
+    deleted = len(named(orders, "delete"))
+    assert (changed, deleted) == ((["r"], 1) if ordered else ([], 0))

@@ -172,6 +172,36 @@ def plan_answer(
     )
 
 
+def with_unread_orders(
+    answer: PlacementResponse, unread: PlacementResponse | None
+) -> PlacementResponse:
+    """Return an answer with the orders of an unread earlier answer to the same request.
+
+    The scheduler has recorded those updates and evictions, and orders them once.
+    """
+    if unread is None or (unread.request_id, unread.epoch) != (
+        answer.request_id,
+        answer.epoch,
+    ):
+        return answer
+    updated = {each.uid for each in unread.placements if each.action == "Update"}
+    entries = {each.uid: each.entry for each in unread.placements}
+    placements = [
+        each.model_copy(update={"action": "Update", "entry": entries[each.uid]})
+        if each.action == "Keep" and each.uid in updated
+        else each
+        for each in answer.placements
+    ]
+    known = {each.uid for each in (*answer.placements, *answer.evictions)}
+    evictions = [each for each in unread.evictions if each.uid not in known]
+    return answer.model_copy(
+        update={
+            "placements": placements,
+            "evictions": [*evictions, *answer.evictions],
+        }
+    )
+
+
 def startable(
     replicas: Sequence[TrackedReplica], now: datetime
 ) -> list[TrackedReplica]:
