@@ -10,9 +10,8 @@ import pytest
 
 from api_types import labels
 from api_types.errors import Conflict
-from api_types.messages.entities import ClassChanged
 from api_types.messages.delivery import SignalBatchResult
-from api_types.messages.entities import Replace
+from api_types.messages.entities import ClassChanged, Replace
 from api_types.validation.manifests import dump, load
 from tests.workflows.environment.serverless import Serverless
 from tests.workflows.inference_cluster.builders import H100, a_cluster
