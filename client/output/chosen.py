@@ -63,6 +63,11 @@ class OutputChoice:
         """Return whether it is the table of a kind, with or without more columns."""
         return self.format in {Format.TABLE, Format.WIDE}
 
+    @property
+    def shows_empty_list(self) -> bool:
+        """Return whether no objects are an empty list, which programs can read."""
+        return self.format in {Format.JSON, Format.YAML}
+
     def render(self, trees: Sequence[Tree], *, single: bool) -> str:
         """Return objects in a machine-readable form, not as a table.
 

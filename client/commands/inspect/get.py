@@ -14,6 +14,7 @@ from client.commands import options
 from fleet_client.errors import Refused
 
 if TYPE_CHECKING:
+    from client.output.chosen import OutputChoice
     from client.output.printer import ResourcePrinter
     from fleet_client.lookup import KindsAndNames, LookupResult
     from fleet_client.objects import FleetObjects
@@ -103,7 +104,7 @@ def get(
             ObjectSearch(wanted, scope, selection, sorted_by(sort_by)),
             printer,
             watch=watch,
-            for_people=chosen.is_table,
+            chosen=chosen,
         )
     )
 
@@ -128,7 +129,7 @@ async def _get(
     printer: "ResourcePrinter",
     *,
     watch: bool,
-    for_people: bool,
+    chosen: "OutputChoice",
 ) -> None:
     from client.failures import combine, report
     from client.output.printer import warn_hidden, warn_unanswered
@@ -137,7 +138,7 @@ async def _get(
 
     async with fleet_objects(load_settings()) as plane:
         found, missing, hidden = await search.run(plane)
-        if found:
+        if found or (chosen.shows_empty_list and not missing):
             printer.print_all(found)
         elif not missing:
             print(
@@ -147,7 +148,7 @@ async def _get(
             )
         warn_unanswered(found)
         warn_hidden(hidden)
-        if for_people:
+        if chosen.is_table:
             _say_way(found)
         if missing and not watch:
             raise combine(missing)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import yaml
 
 from client.failures import ExitCode
 from tests.front.command_line import CommandLine, Shown
@@ -62,6 +63,16 @@ async def test_get_sorts_selects_fields_and_leaves_titles_out(run: Run) -> None:
     assert shown.out.split()[0] == "mine"
     shown = await run("get", "md", "-A", "--field-selector", "status.phase=Ready")
     assert (shown.code, "metadata.name=NAME" in shown.err) == (ExitCode.REFUSED, True)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+async def test_programs_get_a_list_of_no_objects(run: Run, output: str) -> None:
+    shown = await run("get", "md", "-n", "nobody", "-o", output)
+    assert (shown.code, shown.err) == (ExitCode.DONE, "")
+    found = yaml.safe_load(shown.out)
+    assert (found["kind"], found["items"]) == ("List", [])
+    shown = await run("get", "md", "-n", "nobody")
+    assert (shown.out, "No resources found" in shown.err) == ("", True)
 
 
 @pytest.mark.parametrize(
