@@ -24,6 +24,12 @@ from tests.front.shown_fleet import (
 )
 
 REGION = "modelplane.ai/region"
+DEVICE = {
+    "name": "gpu",
+    "driver": "gpu.nvidia.com",
+    "deviceClassName": "gpu.nvidia.com",
+    "count": 8,
+}
 
 
 @dataclass
@@ -81,13 +87,22 @@ def _others() -> list[Tree]:
             "ModelCache",
             "qwen",
             "team-a",
+            spec={
+                "source": "HuggingFace",
+                "huggingFace": {"repo": "Qwen/Qwen3-8B", "sizeGiB": 40},
+            },
             status={**ready, "summary": {"ready": "2/2"}},
         ),
-        an_object("InferenceClass", "h100-8x", status={**ready, "clusters": ["eu"]}),
+        an_object(
+            "InferenceClass",
+            "h100-8x",
+            spec={"devices": [DEVICE]},
+            status={**ready, "clusters": ["eu"]},
+        ),
         an_object(
             "InferenceGateway",
             "default",
-            spec={"backend": "EnvoyGateway"},
+            spec={"backend": "Envoy"},
             status={**ready, "address": "10.0.0.1"},
         ),
         an_object(

@@ -12,6 +12,21 @@ MARKUP = (
 )
 
 
+POD = {"spec": {"containers": [{"name": "engine", "image": "vllm:1"}]}}
+_DEVICES = [{"name": "gpu", "count": 8, "selectors": [{"cel": "true"}]}]
+TEMPLATE = {
+    "spec": {
+        "engines": [
+            {
+                "name": "main",
+                "members": [{"nodeSelector": {"devices": _DEVICES}, "template": POD}],
+            }
+        ]
+    }
+}
+"""The template of all deployments, with which they are valid."""
+
+
 def an_object(
     kind: str,
     name: str,
@@ -105,7 +120,7 @@ def a_deployment(
         name,
         "team-a",
         version=version,
-        spec={"replicas": wanted},
+        spec={"replicas": wanted, "template": TEMPLATE},
         status=told,
     )
 
@@ -122,6 +137,7 @@ def a_replica(
 ) -> Tree:
     """A replica of team-a with one pod, or with a leader and workers."""
     claim = {
+        "template": POD,
         "nodePoolName": "gpus",
         "deviceRequests": [
             {"name": "gpu", "deviceClassName": "gpu.nvidia.com", "count": gpus}
@@ -162,7 +178,9 @@ def a_service(name: str) -> Tree:
             }
         ],
     }
-    return an_object("ModelService", name, "team-a", status=status)
+    selected = {"matchLabels": {"modelplane.ai/deployment": name}}
+    spec = {"endpoints": [{"name": "stable", "weight": 90, "selector": selected}]}
+    return an_object("ModelService", name, "team-a", spec=spec, status=status)
 
 
 def a_teardown() -> Tree:
