@@ -95,6 +95,7 @@ class ApiServer:
     def __post_init__(self) -> None:
         self.store = ObjectStore(self.name, self.draw)
         self.served: dict[GroupVersionKind, ApiResource] = kinds.resources(kinds.CORE)
+        self.shrunk: set[str] = set()
         hub = Hub(self.store, self.draw, self.behaviour)
         self.hub = hub
         self.collector = Collector(hub, self._define)
@@ -141,6 +142,7 @@ class ApiServer:
         there = self.nodes_of(pool)
         for name in there[count:]:
             self._remove_node(name)
+            self.shrunk.add(pool)
         numbers = (
             number for number in range(len(there) + count) if f"{pool}-{number}" not in there
         )

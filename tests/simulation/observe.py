@@ -170,10 +170,11 @@ class Observer:
         by_device, devices = _accounting(scheduler)
         others = self._skipped.union(self.world.parts.owners_of_scaled())
         excused = {(pod.cluster, pod.pool) for pod in pods if pod.owner in others}
+        excused |= self.world.parts.take_shrunk()
         pools = {*nodes, *self._nodes, *self._excused, *excused}
         for pool in pools:
-            shrank = nodes.get(pool, 0) < self._nodes.get(pool, 0)
-            if shrank or self._by_device(pool) != by_device.get(pool, False):
+            gone = pool not in nodes and pool in self._nodes
+            if gone or self._by_device(pool) != by_device.get(pool, False):
                 excused.add(pool)
         self._excused |= dict.fromkeys(excused, self.world.clock.seconds())
         self._nodes, self._accounting = (

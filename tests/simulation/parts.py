@@ -34,6 +34,7 @@ from tests.simulation.fields import Json
 from tests.simulation.helm import HelmInMemory, HelmOfWorker
 from tests.simulation.reconciling import is_deleted, is_ready, key_of
 from tests.simulation.secret_vault import ModelHub, Place, SecretVault
+from tests.simulation.snapshot import Pool
 from tests.simulation.store import ObjectKey
 
 if TYPE_CHECKING:
@@ -327,6 +328,13 @@ class Parts:
                     yield NodeView(
                         name, pool, node["metadata"]["name"], is_ready(node), schedulable
                     )
+
+    def take_shrunk(self) -> set[Pool]:
+        """Return the pools that have lost nodes since the last call."""
+        found = {(each.name, pool) for each in self.servers.values() for pool in each.shrunk}
+        for server in self.servers.values():
+            server.shrunk.clear()
+        return found
 
     def reachable(self, cluster: str) -> bool:
         """Return whether the API server of a cluster answers."""
