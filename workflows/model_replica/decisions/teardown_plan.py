@@ -48,12 +48,14 @@ class StepDecision(NamedTuple):
 def has_objects(state: ModelReplicaState) -> bool:
     """Return whether the current step may find objects.
 
-    A complete inventory answers this. The final sweep always follows an apply.
+    A complete inventory answers this. A replica that was reset has forgotten earlier
+    inventories. The final sweep always follows an apply.
     """
     step, applied = state.teardown.step, state.applied
     if not (step.on_cluster and state.may_have_objects):
         return False
-    if not state.inventory_complete or applied is None or step.number == SWEEP:
+    is_complete = state.inventory_complete and not state.reset
+    if not is_complete or applied is None or step.number == SWEEP:
         return True
     return any(
         item.key.startswith(step.inventory_prefixes) for item in applied.inventory

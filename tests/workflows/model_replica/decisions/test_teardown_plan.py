@@ -8,7 +8,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from activities.render.objects.teardown import DRAIN, RELEASE, SWEEP, WITHDRAW
+from activities.render.objects.teardown import (
+    COPIES,
+    DRAIN,
+    RELEASE,
+    SWEEP,
+    WITHDRAW,
+)
 from tests.workflows.model_replica.builders import CLUSTER, a_replica
 from workflows.model_replica.decisions.teardown_plan import (
     FORCED,
@@ -98,6 +104,13 @@ CASES = [
         "an interrupted apply may have created anything",
         ROUTE,
         {"inventory_complete": False},
+        0,
+        ATTEMPT,
+    ),
+    Case(
+        "a replica that was reset has forgotten an earlier inventory",
+        COPIES,
+        {"reset": True},
         0,
         ATTEMPT,
     ),
