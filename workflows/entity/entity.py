@@ -103,10 +103,13 @@ class Entity(ABC, Generic[StateT]):
         # The problems of refused activity calls, by the summary of the call.
         self._refused_calls: dict[str, str] = {}
         self._retries_requested = 0
+        self._carried_uid, self._has_begun = state.uid, False
+        workflow.register_random_seed_callback(self._draw_uid_again)
 
     # Reconcile loop
 
     async def run_until_deleted(self) -> None:
+        self._has_begun = True
         self._begin()
         # The previous run may have ended during a refused call that this run does not
         # repeat.
@@ -143,6 +146,16 @@ class Entity(ABC, Generic[StateT]):
         self.state.creation_timestamp = (
             self.state.creation_timestamp or self.context.now()
         )
+
+    def _draw_uid_again(self, seed: int) -> None:
+        """Forget a uid that was drawn before a reset gave the new random seed.
+
+        A reset to the first task delivers the updates of the earlier run first, and the
+        seed of that run would draw its uid, which others may hold for superseded.
+        """
+        del seed
+        if not self._has_begun:
+            self.state.uid = self._carried_uid
 
     async def _until_queued(self) -> None:
         if not self.context.queued:

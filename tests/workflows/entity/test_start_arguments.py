@@ -55,6 +55,7 @@ def a_run(
     }
     info = SimpleNamespace(workflow_id=workflow_id, **{**usual, **fields})
     monkeypatch.setattr(workflow, "info", lambda: info)
+    monkeypatch.setattr(workflow, "register_random_seed_callback", lambda _: None)
     return info
 
 

@@ -17,6 +17,26 @@ def test_a_replica_learns_of_a_reset_from_its_new_random_seed(
     temporal = Serverless(monkeypatch, id_of("ModelReplica"))
     replica = ModelReplicaWorkflow(a_replica(apply_started=False))
     assert not replica.state.may_have_objects
-    (note,) = temporal.seeded
-    note(1)
+    for learn in temporal.seeded:
+        learn(1)
     assert replica.state.may_have_objects
+
+
+@pytest.mark.parametrize("carried", ["", "u"])
+def test_a_uid_that_an_update_drew_before_the_new_seed_is_drawn_again(
+    monkeypatch: pytest.MonkeyPatch, carried: str
+) -> None:
+    """The seed of the earlier run would give the uid of an object that others superseded."""
+    temporal = Serverless(monkeypatch, id_of("ModelReplica"))
+    replica = ModelReplicaWorkflow(a_replica(uid=carried))
+    replica._begin()
+    assert replica.state.uid
+    for learn in temporal.seeded:
+        learn(1)
+    assert replica.state.uid == carried
+    replica._has_begun = True
+    replica._begin()
+    drawn = replica.state.uid
+    for learn in temporal.seeded:
+        learn(2)
+    assert replica.state.uid == drawn
