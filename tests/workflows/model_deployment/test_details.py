@@ -1,9 +1,8 @@
 """The details of a deployment in the Temporal UI."""
 
 import pytest
-from temporalio import workflow
 
-from tests.workflows.environment.serverless import a_continued_run
+from tests.workflows.environment.serverless import Serverless
 from workflows.model_deployment.state import TrackedReplica
 from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 
@@ -11,9 +10,7 @@ from workflows.model_deployment.workflow import ModelDeploymentWorkflow
 def test_a_message_with_a_bar_stays_in_its_cell(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(
-        workflow, "info", lambda: a_continued_run("modeldeployment/ml/qwen")
-    )
+    Serverless(monkeypatch, "modeldeployment/ml/qwen")
     deployment = ModelDeploymentWorkflow(None)
     replica = TrackedReplica(
         uid="a",
