@@ -3,13 +3,16 @@
 These tests need no server.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from api_types.messages.caches import CacheOnCluster, CacheUse
+from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import ClassUse
+from api_types.messages.routing import GatewayChanged
 from api_types.messages.versions import MessageVersion
 from tests.workflows.environment.serverless import Serverless, id_of
 from workflows.entity.registering.registrations import ENDED_KEPT, drop_ended, is_newest
@@ -18,6 +21,7 @@ from workflows.inference_cluster.state import ClusterState
 from workflows.inference_cluster.workflow import InferenceClusterWorkflow
 from workflows.model_cache.state import CacheState
 from workflows.model_cache.workflow import ModelCacheWorkflow
+from workflows.model_endpoint import EndpointState, ModelEndpointWorkflow
 
 REPLICA = "modelreplica/ml/qwen-1"
 
@@ -104,3 +108,28 @@ def test_all_registered_users_and_the_newest_unregistered_ones_are_remembered() 
         False,
         True,
     ]
+
+
+def test_a_user_registers_again_with_the_gateway_after_the_one_that_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A registration in between reached the earlier gateway in its last task."""
+    temporal = Serverless(monkeypatch, id_of("ModelEndpoint"))
+    temporal.results = {"signal_many": SignalBatchResult()}
+    endpoint = ModelEndpointWorkflow(EndpointState())
+    user, known = endpoint.gateway, endpoint.state.gateway
+
+    def reports(uid: str, sequence: int, *, present: bool = True) -> bool:
+        user.record(GatewayChanged(uid=uid, sequence=sequence, present=present))
+        asks = not known.registered
+        asyncio.run(user.follow())
+        return asks
+
+    asyncio.run(user.follow())
+    assert [
+        reports("a", 1),
+        reports("a", 2),
+        reports("a", 3, present=False),
+        reports("b", 4),
+        reports("b", 5),
+    ] == [False, False, True, True, False]

@@ -72,7 +72,8 @@ class GatewayUser:
     def record(self, message: GatewayChanged) -> None:
         """Record a report of the gateway.
 
-        A gateway with another uid does not know this object yet.
+        A gateway with another uid does not know this object yet: a registration after
+        the last report may have reached the earlier gateway in its last task.
         """
         if not self._gateway.version.accepts(message.uid, message.sequence):
             return
@@ -82,7 +83,7 @@ class GatewayUser:
             ).ended(message.uid)
             self._gateway.registered = False
         else:
-            if self._gateway.version.replaced_by(message.uid):
+            if self._gateway.version.is_doubtful(message.uid):
                 self._gateway.registered = False
             self._gateway.version = self._gateway.version.advanced(
                 message.uid, message.sequence
