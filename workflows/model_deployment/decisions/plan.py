@@ -192,7 +192,8 @@ def with_unread_orders(
         else each
         for each in answer.placements
     ]
-    known = {each.uid for each in (*answer.placements, *answer.evictions)}
+    known = {each.uid for each in answer.placements}
+    known |= {each.uid for each in answer.evictions}
     evictions = [each for each in unread.evictions if each.uid not in known]
     return answer.model_copy(
         update={
