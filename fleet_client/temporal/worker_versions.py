@@ -101,6 +101,11 @@ async def last_poll(client: Client, queue: str) -> float | None:
     return max(times, default=None)
 
 
+async def last_polls(client: Client) -> dict[str, float | None]:
+    """Return the result of `last_poll` for each queue of workflows."""
+    return {queue: await last_poll(client, queue) for queue in _QUEUES}
+
+
 async def server_version(client: Client) -> str:
     """Return the version of the Temporal server. Raise `RPCError`."""
     answer = await client.workflow_service.get_system_info(

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -20,7 +20,9 @@ from fleet_client.temporal.build import build_id
 from fleet_client.temporal.connection import connect, unreachable
 from fleet_client.temporal.worker_versions import (
     CURRENT,
+    POLLED_LATELY,
     WorkerVersions,
+    last_polls,
     promote,
     worker_versions,
 )
@@ -37,7 +39,11 @@ workers = typer.Typer(
 
 @workers.command("status")
 def status() -> None:
-    """Show the builds, which one runs the workflows, and the task queues of each.
+    """Show when workers last polled, and the builds with the task queues of each.
+
+    A worker polls each task queue at least once a minute; one that has not polled for
+    two minutes is silent. Builds are shown if the workers have versioning
+    (worker.deploymentName).
 
     For example:
       modelplane workers status
@@ -85,17 +91,35 @@ def status_table(versions: WorkerVersions) -> list[str]:
     return columns(["BUILD", "STATUS", "SERVES"], rows)
 
 
+def poll_table(polls: Mapping[str, float | None], now: float) -> list[str]:
+    """Return one line for each task queue, with the time of its last poll.
+
+    Times are in seconds since 1970; None if Temporal remembers no poll.
+    """
+    rows = []
+    for queue, polled in polls.items():
+        is_silent = polled is None or now - polled >= POLLED_LATELY
+        ago = "none in 5 min" if polled is None else f"{max(0, now - polled):.0f} s ago"
+        rows.append([queue, "Silent" if is_silent else "Polled", ago])
+    return columns(["TASK-QUEUE", "STATUS", "LAST-POLL"], rows)
+
+
 async def _status(settings: Settings) -> list[str]:
     async with _temporal(settings) as client:
-        return status_table(await worker_versions(client, _deployment_name(settings)))
+        lines = poll_table(await last_polls(client), time.time())
+        if name := settings.worker.deployment_name:
+            versions = await worker_versions(client, name)
+            lines = [*status_table(versions), "", *lines]
+        return lines
 
 
 async def _promote(settings: Settings, build: str, seconds: float) -> bool:
+    name = _deployment_name(settings)
     deadline = time.monotonic() + seconds
     async with _temporal(settings) as client:
         while True:
             try:
-                return await promote(client, _deployment_name(settings), build)
+                return await promote(client, name, build)
             except NotFound:
                 if time.monotonic() >= deadline:
                     raise
@@ -117,7 +141,6 @@ def _deployment_name(settings: Settings) -> str:
 
 @asynccontextmanager
 async def _temporal(settings: Settings) -> AsyncIterator[Client]:
-    _deployment_name(settings)
     try:
         yield await connect(settings)
     except RPCError as error:

@@ -2,6 +2,7 @@
 promotions.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -12,11 +13,12 @@ from temporalio.worker import Worker
 
 from api_types import queues
 from api_types.sections.programs import WorkerSettings
-from client.commands.change.workers import status_table
+from client.commands.change.workers import poll_table, status_table
 from client.failures import report
 from fleet_client.errors import NotFound, WriteConflict
 from fleet_client.temporal import worker_versions as module
 from fleet_client.temporal.worker_versions import (
+    POLLED_LATELY,
     WorkerVersions,
     current_build,
     promote,
@@ -152,12 +154,34 @@ async def test_of_two_promotions_at_once_the_later_one_is_refused(
 
 
 @pytest.mark.usefixtures("nowhere")
-@pytest.mark.parametrize(
-    "words", [("status",), ("promote",), ("promote", "a", "--wait")]
-)
+@pytest.mark.parametrize("words", [("promote",), ("promote", "a", "--wait")])
 def test_without_a_deployment_the_command_names_the_variable_to_set(
     cli: Cli, words: tuple[str, ...]
 ) -> None:
     ended = cli("workers", *words)
     assert (ended.code, ended.out) == (2, "")
     assert "MODELPLANE_WORKER__DEPLOYMENT_NAME=modelplane" in ended.err
+
+
+async def test_status_shows_the_last_poll_of_each_queue(
+    client: Client, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = client.service_client.config.target_host
+    monkeypatch.setenv("MODELPLANE_TEMPORAL__ADDRESS", address)
+    async with serving(client, "a", queues.SCHEDULER):
+        ended = await asyncio.to_thread(cli, "workers", "status")
+    assert ended.code == 0, ended.err
+    titles, *rows = [line.split()[:2] for line in ended.out.splitlines()]
+    assert titles == ["TASK-QUEUE", "STATUS"]
+    assert [queues.SCHEDULER, "Polled"] in rows
+    assert {queue for queue, _ in rows} == set(BOTH)
+
+
+def test_a_queue_without_a_poll_for_two_minutes_is_silent() -> None:
+    polls = {"busy": 100.0, "left": 0.0, "never": None}
+    assert [line.split(maxsplit=2) for line in poll_table(polls, POLLED_LATELY)] == [
+        ["TASK-QUEUE", "STATUS", "LAST-POLL"],
+        ["busy", "Polled", "20 s ago"],
+        ["left", "Silent", "120 s ago"],
+        ["never", "Silent", "none in 5 min"],
+    ]
