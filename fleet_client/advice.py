@@ -91,6 +91,10 @@ ADVICE = {
         "NoClusters": "clusterSelector must match a connected cluster that has a storage class for "
         "caches (spec.cluster.existing.cache.storageClassName): compare with "
         "`modelplane get ic --show-labels`",
+        "Unresolved": (
+            "let the workers reach the source (HTTPS_PROXY, "
+            "outbound.privateAddresses), or correct it, then `modelplane retry {command}`"
+        ),
         "AuthSecretMissing": "apply {credential}, with the key that the message names",
         "Failed": "fix the cause in the message, then `modelplane retry {command}`",
     },
@@ -117,7 +121,10 @@ ADVICE = {
         ),
     },
     "ModelEndpoint": {
-        "WaitingForBackend": "see the conditions of the gateway: `modelplane describe ig/default`",
+        "WaitingForBackend": (
+            "`modelplane get ig` shows the gateway and its reason; apply an "
+            "InferenceGateway if there is none"
+        ),
     },
     "ModelService": {
         "MiddlewareUnavailable": (
@@ -136,7 +143,10 @@ ADVICE = {
         "NoEndpoints": "`modelplane describe {command}` names deployments that have no replica; "
         "else compare the selectors with the labels of `modelplane get mr,me -n "
         "{namespace} --show-labels`",
-        "WaitingForGateway": "see the conditions of the gateway: `modelplane describe ig/default`",
+        "WaitingForGateway": (
+            "`modelplane get ig` shows the gateway and its reason; apply an "
+            "InferenceGateway if there is none"
+        ),
     },
     "ModelReplica": {
         "InvalidSpec": "change the deployment's template as the message says and apply it again",

@@ -22,7 +22,9 @@ class ControlPlaneHealth:
         self, client: Client, feed: Feed, clock: Callable[[], int] = now_ms
     ) -> None:
         self._client, self._feed, self._clock = client, feed, clock
-        self._polled: float | None = None
+        # Temporal forgets pollers when it restarts. Until a poll is seen, the workers
+        # count from the start of this front.
+        self._polled = clock() / 1000
         self._is_known = False
 
     async def observe(self) -> None:
@@ -39,7 +41,7 @@ class ControlPlaneHealth:
     def tree(self) -> dict[str, Any]:
         """Return the state as JSON, with times in milliseconds since 1970."""
         now = self._clock() / 1000
-        polled = self._polled or 0.0
+        polled = self._polled
         return {
             "now": int(now * 1000),
             "temporal": {

@@ -96,6 +96,8 @@ def test_a_deployment_waits_since_its_condition(
     ("answered", "polled", "silent"),
     [
         (0, 0, (False, False)),
+        # Temporal restarted, and forgot the workers: they may poll in a moment.
+        (0, "not yet", (False, False)),
         (SILENT_SECONDS + 1, 0, (True, False)),
         (0, POLLED_LATELY + 1, (False, True)),
         (0, None, (False, True)),
@@ -104,18 +106,22 @@ def test_a_deployment_waits_since_its_condition(
 async def test_temporal_and_workers_are_silent_after_a_time_without_answers(
     monkeypatch: pytest.MonkeyPatch,
     answered: float,
-    polled: float | None,
+    polled: float | str | None,
     silent: tuple[bool, bool],
 ) -> None:
     now = 10_000
+    times = [now if polled == "not yet" else now - POLLED_LATELY - 1]
 
     async def last_poll(*_: object) -> float | None:
-        return None if polled is None else now - polled
+        return now - polled if isinstance(polled, int | float) else None
 
     monkeypatch.setattr(health, "last_poll", last_poll)
     feed = Feed(cast("ControlPlane", None), Projection())
     feed.answered = now - answered
-    found = ControlPlaneHealth(cast("TemporalClient", None), feed, lambda: now * 1000)
+    found = ControlPlaneHealth(
+        cast("TemporalClient", None), feed, lambda: times[-1] * 1000
+    )
+    times.append(now)
     await found.observe()
     tree = found.tree()
     assert (tree["temporal"]["silent"], tree["workers"]["silent"]) == silent

@@ -33,6 +33,11 @@ const PASSING = [
   "WaitingForGateway",
 ];
 const LASTING_MS = 30 * 60_000;
+// An object that another one names may be applied a moment later.
+const ABSENT_MS = 60_000;
+const ABSENT = /does not exist/;
+// The causes of other conditions of the same object.
+const ROOTS = ["Unresolved"];
 const DELETION_BLOCKED = "DeletionBlocked";
 // The words of Kubernetes for pods that do not start, and that no waiting repairs.
 const FAILING = /CrashLoopBackOff|ErrImagePull|ImagePullBackOff|InvalidImageName|OOMKilled/;
@@ -126,11 +131,20 @@ function problem(key, { needsPerson, causes, step }) {
     kind: first.kind,
     names: causes.map((each) => fullName(each.tree)).sort(),
     reason: first.reason,
-    cause: sentence(first.message) || first.reason,
+    cause: sentence(why(first)) || first.reason,
     since: causes.map((each) => each.since).filter(Boolean).sort()[0] ?? "",
     step,
     command: commands[0] ?? `modelplane describe ${commandName(first.kind, first.tree)}`,
   };
+}
+
+/**
+ * @param {Cause} cause
+ * @returns {string} the message, without the count that precedes the reasons of a wait
+ */
+function why({ reason, message }) {
+  const count = /^\d+ of \d+ replicas scheduled \(checked \d+ clusters\)\. (?=\S)/;
+  return reason === "InsufficientCapacity" ? message.replace(count, "") : message;
 }
 
 /**
@@ -197,17 +211,21 @@ function causeOf(kind, tree, unwell, objects, now) {
 }
 
 /**
- * Returns the condition that explains why an object is not Ready: Ready itself, or the first
- * other unmet condition if Ready has no message.
+ * Returns the condition that explains why an object is not Ready: the one that Ready quotes as
+ * `REASON: MESSAGE`, or Ready itself, or the first other unmet condition if it has no message.
  *
  * @param {Tree} tree
  * @returns {any}
  */
 function deeper(tree) {
   const ready = condition(tree, "Ready");
-  if (ready?.message) return ready;
-  const unmet = conditions(tree).filter((each) => each.status !== "True" && each.message);
-  return unmet[0] ?? ready;
+  const unmet = conditions(tree).filter(
+    (each) => each.type !== "Ready" && each.status !== "True" && each.message,
+  );
+  const exact =
+    unmet.find((each) => ROOTS.includes(each.reason)) ??
+    unmet.find((each) => ready?.message?.startsWith(`${each.reason}: `));
+  return exact ?? (ready?.message ? ready : (unmet[0] ?? ready));
 }
 
 /**
@@ -269,14 +287,15 @@ function stepOf(cause, tree, advice, now) {
   const steps = {
     BadRollout: `\`modelplane rollout undo ${command}\` restores the earlier template`,
     PodsFail: `correct the template; \`modelplane describe ${command}\` shows the pods`,
-    InsufficientCapacity: `\`modelplane explain ${command}\` shows the missing nodes`,
+    InsufficientCapacity: `\`modelplane explain ${command}\` shows what each cluster lacks`,
     DeletionBlocked: `remove the obstacle, then \`modelplane retry ${command}\``,
   };
   const own = /** @type {Record<string, string>} */ (steps)[cause.reason];
   const known = own ?? advice[cause.kind]?.[cause.reason] ?? advice.ModelReplica?.[cause.reason];
   const step = ofCloud ?? known ?? advice.all?.[cause.reason] ?? "";
   const isPassing = PASSING.includes(cause.reason);
-  const lasts = now - Date.parse(cause.since) > LASTING_MS;
+  const patience = ABSENT.test(cause.message) ? ABSENT_MS : LASTING_MS;
+  const lasts = now - Date.parse(cause.since) > patience;
   return {
     step: step
       .replaceAll("{command}", command)
