@@ -103,7 +103,7 @@ class Entity(ABC, Generic[StateT]):
         # The problems of refused activity calls, by the summary of the call.
         self._refused_calls: dict[str, str] = {}
         self._retries_requested = 0
-        self._carried_uid, self._has_begun = state.uid, False
+        self._has_begun = self._drew_uid_early = False
         workflow.register_random_seed_callback(self._draw_uid_again)
 
     # Reconcile loop
@@ -143,6 +143,7 @@ class Entity(ABC, Generic[StateT]):
         """
         if not self.state.uid:
             self.state.uid = str(workflow.uuid4())
+            self._drew_uid_early = not self._has_begun
         self.state.creation_timestamp = (
             self.state.creation_timestamp or self.context.now()
         )
@@ -154,8 +155,8 @@ class Entity(ABC, Generic[StateT]):
         seed of that run would draw its uid, which others may hold for superseded.
         """
         del seed
-        if not self._has_begun:
-            self.state.uid = self._carried_uid
+        if self._drew_uid_early and not self._has_begun:
+            self.state.uid = ""
 
     async def _until_queued(self) -> None:
         if not self.context.queued:
