@@ -60,6 +60,9 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         self.publication = EndpointPublication(
             self.context, self.state.endpoint, "ModelEndpoint"
         )
+        workflow.register_random_seed_callback(
+            lambda _seed: self.publication.note_reset()
+        )
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:

@@ -15,7 +15,6 @@ from temporalio.client import Client
 from activities.caller import check_caller
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, Json, ObjectId
-from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.namespaces import ensure_namespace
 from activities.cluster_objects.ownership import ObjectOwner, owner_of
 from activities.heartbeat import Progress, heartbeating
@@ -27,7 +26,7 @@ from activities.render.services.route import service_route
 from activities.render.services.route_plan import RoutedBackend, plan_backends
 from activities.routing import envoy_routes, middlewares
 from activities.routing.absent import find_absent
-from activities.routing.applying import apply_item, delete_objects, delete_taken_over
+from activities.routing.applying import apply_item, delete_taken_over, remove_objects
 from activities.routing.control_cluster import ControlCluster
 from activities.routing.watch import ControlWatch
 from activities.watching.running import (
@@ -138,18 +137,25 @@ class RoutingActivities:
         check_caller(order.owner, order.namespace, order.name)
         cluster = await self.control.api()
         service = names.endpoint_service_name(order.namespace, order.name)
+        owner = RenderOwner(
+            order.owner, order.namespace, order.name, order.uid, generation=0
+        )
+        slices = [
+            ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each)
+            for each in slice_names(service)
+        ]
         async with heartbeating() as report:
-            deleter = Deleter(cluster, order.uid, report, None)
-            await delete_objects(
-                deleter,
-                [
-                    ObjectId(kinds.ENDPOINT_SLICE, order.namespace, each)
-                    for each in slice_names(service)
-                ],
-            )
-            await delete_objects(
-                deleter, [ObjectId(kinds.SERVICE, order.namespace, service)]
-            )
+            for targets in (
+                slices,
+                [ObjectId(kinds.SERVICE, order.namespace, service)],
+            ):
+                await remove_objects(
+                    cluster,
+                    owner,
+                    report,
+                    targets,
+                    of_predecessors=order.of_predecessors,
+                )
 
     # Routes
 
@@ -257,23 +263,27 @@ class RoutingActivities:
         """
         check_caller(_SERVICE, order.namespace, order.name)
         cluster = await self.control.api()
+        owner = RenderOwner(
+            _SERVICE, order.namespace, order.name, order.uid, generation=0
+        )
+        route = ObjectId(
+            kinds.HTTP_ROUTE,
+            order.namespace,
+            names.service_route_name(order.namespace, order.name),
+        )
         async with heartbeating() as report:
-            route = ObjectId(
-                kinds.HTTP_ROUTE,
-                order.namespace,
-                names.service_route_name(order.namespace, order.name),
+            remove = partial(
+                remove_objects,
+                cluster,
+                owner,
+                report,
+                of_predecessors=order.of_predecessors,
             )
-            deleter = Deleter(cluster, order.uid, report, None)
-            await delete_objects(deleter, [route])
+            await remove([route])
             if order.gateway == "Envoy":
-                owner = RenderOwner(
-                    _SERVICE, order.namespace, order.name, order.uid, generation=0
-                )
-                await envoy_routes.delete_parts(cluster, owner, report)
+                await remove(await envoy_routes.parts_of(cluster, owner))
             elif order.middleware_left:
-                await middlewares.delete_middleware(
-                    deleter, order.namespace, order.name
-                )
+                await middlewares.delete_middleware(owner, remove)
 
     # The gateway
 

@@ -98,6 +98,24 @@ async def delete_taken_over(
             )
 
 
+async def remove_objects(
+    cluster: ClusterApi,
+    owner: RenderOwner,
+    report: Callable[[Progress], None],
+    targets: Sequence[ObjectId],
+    *,
+    of_predecessors: bool,
+) -> None:
+    """Delete objects of an owner, and on request those of its predecessors.
+
+    Raises StillThere if that takes too long.
+    """
+    if of_predecessors:
+        await delete_taken_over(cluster, owner, report, targets)
+    else:
+        await delete_objects(Deleter(cluster, owner.uid, report, None), targets)
+
+
 async def delete_objects(deleter: Deleter, targets: Sequence[ObjectId]) -> None:
     """Delete objects and wait until they are gone.
 

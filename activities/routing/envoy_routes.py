@@ -43,16 +43,9 @@ async def apply_route(
     return stored_route, parts_digest(content_digest(each) for each in stored)
 
 
-async def delete_parts(
-    cluster: ClusterApi, owner: RenderOwner, report: Callable[[Progress], None]
-) -> None:
-    """Delete the parts of a service. Its route is gone.
-
-    Raises StillThere if that takes too long.
-    """
-    deleter = Deleter(cluster, owner.uid, report, None)
-    found = await _parts(cluster, owner)
-    await delete_objects(deleter, [target for target, _ in found])
+async def parts_of(cluster: ClusterApi, owner: RenderOwner) -> list[ObjectId]:
+    """Return the parts of a service, and those that predecessors of its name left."""
+    return [target for target, _ in await _parts(cluster, owner)]
 
 
 async def _parts(cluster: ClusterApi, owner: RenderOwner) -> list[tuple[ObjectId, str]]:

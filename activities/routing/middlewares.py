@@ -5,7 +5,7 @@ its status does not show that. So routes reference one only if Modelplane instal
 Gateway, or if an annotation of the Gateway states that Middlewares are loaded.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -13,14 +13,13 @@ import structlog
 
 from activities.cluster_objects import kinds
 from activities.cluster_objects.cluster_api import ClusterApi, ObjectId, Selection
-from activities.cluster_objects.deletion import Deleter
 from activities.cluster_objects.ownership import owner_of
 from activities.heartbeat import Progress
 from activities.observe.control import GATEWAY
 from activities.observe.digest import content_digest
 from activities.render.objects.manifest import RenderOwner
 from activities.render.services.retries import service_middleware
-from activities.routing.applying import apply_item, delete_objects, delete_taken_over
+from activities.routing.applying import apply_item, delete_taken_over
 from api_types import labels, names
 from api_types.errors import (
     InvalidInput,
@@ -116,13 +115,15 @@ async def is_there(cluster: ClusterApi, owner: RenderOwner) -> bool:
     return False
 
 
-async def delete_middleware(deleter: Deleter, namespace: str, service: str) -> None:
+async def delete_middleware(
+    owner: RenderOwner, remove: Callable[[list[ObjectId]], Awaitable[None]]
+) -> None:
     """Delete the Middleware of a service.
 
     A kubeconfig user without read permission has created none.
     """
-    with _allowed(namespace, service):
-        await delete_objects(deleter, [target_of(namespace, service)])
+    with _allowed(owner.namespace, owner.name):
+        await remove([target_of(owner.namespace, owner.name)])
 
 
 async def delete_middleware_taken_over(

@@ -47,13 +47,15 @@ class AppliedBackend(Message):
 class RemoveBackend(Message):
     """Delete the slices of an endpoint, then its Service.
 
-    Objects of another owner are kept.
+    Objects of another owner are kept. With `of_predecessors`, objects of earlier owners
+    of the same kind and name are deleted too.
     """
 
     owner: EndpointOwner
     namespace: Name
     name: Name
     uid: Id
+    of_predecessors: bool = False
 
 
 # Routes
@@ -154,13 +156,15 @@ class AppliedRoute(Message):
 class RemoveRoute(Message):
     """Delete the HTTPRoute of a service, then the objects that it refers to.
 
-    Objects of another owner are kept. `gateway` is the implementation that has had them,
-    None for Traefik.
+    Objects of another owner are kept. With `of_predecessors`, objects of earlier owners
+    of the same kind and name are deleted too. `gateway` is the implementation that has
+    had them, None for Traefik.
     """
 
     namespace: Name
     name: Name
     uid: Id
+    of_predecessors: bool = False
     middleware_left: bool | None = None
     gateway: GatewayBackend | None = None
 

@@ -71,12 +71,19 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         super().__init__(read_carried(arguments, ServiceState) or ServiceState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
         self.directory = endpoint_directory(self.namespace)
+        workflow.register_random_seed_callback(self._note_reset)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
         """Run until the service is deleted and its route is gone."""
         del arguments
         await self.run_until_deleted()
+
+    def _note_reset(self, seed: int) -> None:
+        """Record that a route and a Middleware of a task that was reset may exist."""
+        del seed
+        self.state.reset = self.state.route_started = True
+        self.state.middleware_started = True
 
     # Messages
 
@@ -298,6 +305,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                 namespace=self.namespace,
                 name=self.name,
                 uid=self.state.uid,
+                of_predecessors=self.state.reset,
                 middleware_left=self.state.middleware_started or None,
                 gateway="Envoy" if decisions.falls_back(self.state) else None,
             ),

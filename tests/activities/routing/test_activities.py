@@ -344,6 +344,28 @@ async def test_an_object_of_another_owner_is_neither_changed_nor_deleted(
     assert await control.get(kinds.HTTP_ROUTE, applied.name) is None
 
 
+async def test_a_removal_takes_what_predecessors_of_the_name_left_on_request(
+    control: Control,
+) -> None:
+    order = a_backend(control, "http://10.0.0.1")
+    await control.run(control.activities.apply_endpoint_backend, order)
+    later = removal(order).model_copy(update={"uid": "x", "of_predecessors": True})
+    another_kind = later.model_copy(update={"owner": "ModelReplica"})
+    await control.run(control.activities.remove_endpoint_backend, another_kind)
+    assert len(await control.names(kinds.SERVICE)) == 1
+    await control.run(control.activities.remove_endpoint_backend, later)
+    assert not await control.names(kinds.SERVICE)
+    route = a_route(control, RouteEntry())
+    applied = await control.run(control.activities.apply_service_route, route)
+    await control.run(
+        control.activities.remove_service_route,
+        RemoveRoute(
+            namespace=control.namespace, name=route.name, uid="x", of_predecessors=True
+        ),
+    )
+    assert await control.get(kinds.HTTP_ROUTE, applied.name) is None
+
+
 async def test_leftovers_of_an_earlier_owner_are_taken_over_by_the_next_one(
     control: Control,
 ) -> None:
