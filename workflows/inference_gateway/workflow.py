@@ -162,15 +162,18 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             return await self.tear_down()
         if self.state.spec is None:
             return False
-        if failure := self.watch.take_failure():
-            self.state.connected = False
-            self._record_failure(failure_of(failure))
+        self._note_lost_watch()
         if not self._waits() and await self.install() and await self.connect():
             self.watch.ensure_running()
         self.conclude()
         await self.report_changes()
         self.state.observed_generation = self.state.generation
         return False
+
+    def _note_lost_watch(self) -> None:
+        if failure := self.watch.take_failure():
+            self.state.connected = False
+            self._record_failure(failure_of(failure))
 
     @property
     def is_external(self) -> bool:
@@ -465,6 +468,10 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
                 "BlockedByServices",
                 f"{len(services)} ModelServices use it: {named}; delete them first",
             )
+            # The services serve until they are deleted, so their routes stay watched.
+            self._note_lost_watch()
+            if self.state.connects and not self._waits() and await self.connect():
+                self.watch.ensure_running()
             await self._send(self.state.unanswered, self._report())
             return False
         self.watch.stop()

@@ -1,5 +1,6 @@
 """The orders of an InferenceGateway, without Temporal."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -48,3 +49,25 @@ def test_services_and_endpoints_learn_the_backend(
     gateway = InferenceGatewayWorkflow(GatewayState(uid="u", spec=spec))
     report = gateway._report()
     assert (report.backend, report.isolates_backends) == (backend, isolates)
+
+
+@pytest.mark.parametrize("connects", [0, 1])
+def test_a_gateway_whose_deletion_waits_for_services_stays_watched(
+    monkeypatch: pytest.MonkeyPatch, connects: int
+) -> None:
+    """A run that continues as new during the wait has to start the watch again."""
+    Serverless(monkeypatch, "inferencegateway/default")
+    state = GatewayState(
+        uid="u",
+        deletion_timestamp="2026-01-01T00:00:00Z",
+        users=["modelservice/ml/talk"],
+        connects=connects,
+        connected=bool(connects),
+    )
+    gateway = InferenceGatewayWorkflow(state)
+    started: list[str] = []
+    monkeypatch.setattr(
+        gateway.watch, "ensure_running", lambda: started.append("watch")
+    )
+    assert not asyncio.run(gateway.tear_down())
+    assert started == ["watch"] * connects
