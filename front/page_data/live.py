@@ -8,11 +8,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 from api_types.clock import now_ms
 from fleet_client.placement.live_fleet import LiveFleet, read_known
 from fleet_client.refs.targets import Target
 from fleet_client.temporal.control_plane import ControlPlane
+from front.access.access_file import User
 from front.serving import errors
 from front.serving.app import Front
 from front.serving.requests import RequestedResource
@@ -36,7 +38,7 @@ class LiveReader:
     """The last read of the live fleet.
 
     Reads and computations are made one at a time, so many open pages cost as much as
-    one.
+    one. Each user has at most one place in the queue, so nobody can fill it.
     """
 
     def __init__(
@@ -44,12 +46,18 @@ class LiveReader:
     ) -> None:
         self._front, self._clock = front, clock
         self._turn = asyncio.Lock()
+        self._turns_of_users: WeakValueDictionary[str, asyncio.Lock] = (
+            WeakValueDictionary()
+        )
         self._live: LiveFleet | None = None
         self._read_at = 0
         self._until = 0.0
 
     async def compute(
-        self, resource: RequestedResource, of: Callable[[LiveFleet, Target], ResultT]
+        self,
+        user: User,
+        resource: RequestedResource,
+        of: Callable[[LiveFleet, Target], ResultT],
     ) -> tuple[ResultT, int]:
         """Return the result of a function of the live fleet, and the time of the read.
 
@@ -64,7 +72,8 @@ class LiveReader:
 
         if not self._front.projection.complete:
             raise errors.not_yet("the objects are not loaded yet")
-        async with self._turn:
+        own = self._turns_of_users.setdefault(user.name, asyncio.Lock())
+        async with own, self._turn:
             found = await self._front.workflows.asked(resource, computed)
             return found, self._read_at
 

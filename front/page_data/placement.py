@@ -64,7 +64,7 @@ class PlacementData:
             sees_all = sees_namespace and not namespace
             if not (sees_clusters or sees_namespace):
                 return json_response({"at": now_ms()})
-            rows, at = await self._live.compute(_CLUSTERS, _rows)
+            rows, at = await self._live.compute(user, _CLUSTERS, _rows)
             found: dict[str, Any] = {"at": at}
             if sees_clusters:
                 found["pools"] = rows["pools"]
@@ -102,7 +102,7 @@ class PlacementData:
                     ]
                 return tree
 
-            tree, at = await self._live.compute(resource, explained)
+            tree, at = await self._live.compute(user, resource, explained)
             return json_response({**tree, "at": at})
 
     async def _may_list(self, user: User, resource: RequestedResource) -> bool:

@@ -30,6 +30,11 @@ from front.access.access_file import AccessRules
 from front.access.request_header import Proxies
 from front.access.signing import Callers
 from front.commands.routes import STACKS, Commands
+from front.page_data.health import ControlPlaneHealth
+from front.page_data.placement import PlacementData
+from front.page_data.prometheus import Traffic
+from front.page_data.routes import PageData
+from front.page_data.traffic import TrafficData
 from front.scaling.numbers import Numbers, Told
 from front.scaling.routes import Scaling
 from front.serving.app import Front
@@ -337,12 +342,22 @@ async def a_fleet(
             [
                 *Scaling(front, told, Callers(callers, AUDIENCE)).routes(),
                 *Commands(front).routes(),
+                *PageData(front, cast("ControlPlaneHealth", Unobserved())).routes(),
+                *PlacementData(front).routes(),
+                *TrafficData(front, Traffic("")).routes(),
             ]
         )
     )
     await server.start_server(ssl=tls, **RUNNER_OPTIONS)
     async with TestClient(server) as client:
         yield Fleet(client, plane, projection, front, told, folder)
+
+
+class Unobserved:
+    """A control plane whose health nobody observes."""
+
+    def tree(self) -> dict[str, Any]:
+        return {}
 
 
 def have_other_fronts(monkeypatch: pytest.MonkeyPatch) -> None:

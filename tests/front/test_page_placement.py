@@ -1,5 +1,7 @@
 """Capacity, quotas and explanations for the page, and the rights to them."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from hashlib import sha256
@@ -17,11 +19,12 @@ from api_types.resources.kinds import BY_KIND
 from fleet_client.errors import NoAnswer
 from fleet_client.placement import live_fleet
 from fleet_client.placement.explanation import explanation
-from fleet_client.placement.live_fleet import read_live
+from fleet_client.placement.live_fleet import LiveFleet, read_live
 from fleet_client.placement.usage import pool_rows, quota_rows
 from fleet_client.refs.targets import Target
 from front.access.access import AccessControl
 from front.access.access_file import AccessRules
+from front.page_data import placement
 from front.page_data.live import REST_SECONDS
 from front.page_data.placement import CAPACITY_PATH, PlacementData
 from front.serving.app import Front
@@ -207,3 +210,33 @@ async def test_without_a_worker_the_answer_is_503(
         fleet.projection.complete = False
         status, told = await get(client, CAPACITY_PATH)
         assert (status, told["message"]) == (503, "the objects are not loaded yet")
+
+
+async def test_a_user_with_many_requests_does_not_delay_others(
+    rules: AccessRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+    fleet = two_tenants()
+    free = asyncio.Event()
+
+    def slow(live: LiveFleet, target: Target, *_: object) -> Tree:
+        computed.append(target.name)
+        if len(computed) == 1:
+            loop.call_soon_threadsafe(free.set)
+            time.sleep(0.5)
+        return explanation(live, target, now_ms())
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(placement, "explanation", slow)
+    async with served(fleet, rules) as client:
+        many = [
+            asyncio.create_task(get(client, explained("chat"), "alice"))
+            for _ in range(10)
+        ]
+        await free.wait()
+        await get(client, explained("secret", "team-b"), "bob")
+        found = list(computed)
+        await asyncio.gather(*many)
+    # The requests of alice that were sent before wait behind the request of bob.
+    assert found.index("secret") <= 2
+    assert computed.count("chat") == 10

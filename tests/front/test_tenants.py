@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from itertools import product
@@ -26,6 +27,9 @@ from front.access import signing
 from front.access.signing import signed_text
 from front.commands.routes import STACKS
 from front.page.files import FOLDER, SETTINGS
+from front.page_data.placement import CAPACITY_PATH
+from front.page_data.routes import PATH as STATE_PATH
+from front.page_data.traffic import TRAFFIC_PATH
 from front.scaling import events
 from front.scaling import scaler_messages as messages
 from front.serving import access_reviews
@@ -53,7 +57,9 @@ OF_COMMANDS = {
     "/v1/servingstacks",
     "/v1/servingstacks/{name}",
 }
-ROUTES = {("*", path) for path in (*OF_SCALING, *OF_COMMANDS, "/{path}")}
+EXPLANATION = "/v1/namespaces/{namespace}/{plural}/{name}/explanation"
+OF_PAGE = {STATE_PATH, CAPACITY_PATH, TRAFFIC_PATH, EXPLANATION}
+ROUTES = {("*", path) for path in (*OF_SCALING, *OF_COMMANDS, *OF_PAGE, "/{path}")}
 """All routes of the router; the paths of the last one are listed below."""
 DOCUMENTS = (
     "/api",
@@ -248,6 +254,40 @@ async def scaled(
         )
         user = ""
     return await fleet.ask(method, path, user, body, **headers)
+
+
+# Requests of the page
+
+
+@pytest.mark.parametrize("query", ["", "?namespace=b", "?namespace=*"])
+@pytest.mark.parametrize("path", sorted(OF_PAGE - {EXPLANATION}))
+async def test_data_of_the_page_reveals_nothing_about_another_tenant(
+    both: tuple[Fleet, Fleet], path: str, query: str
+) -> None:
+    for method in METHODS:
+        told = [await fleet.ask(method, path + query) for fleet in both]
+        times = [re.sub(rb'"at": ?\d+', b"", body) for _, body in told]
+        assert times[0] == times[1], method
+        assert told[0][0] == told[1][0]
+        assert told[0][0] in ((403, 405) if path == TRAFFIC_PATH else (200, 405))
+        if method == "GET" and told[0][0] == 200:
+            shown = json.loads(told[0][1])
+            assert not shown.keys() & {"pools", "queues", "namespaces", "quotas"}
+            assert shown.get("history", {}) == {}
+            assert "services" not in shown
+    assert both[0].plane.touched == both[1].plane.touched == []
+
+
+@pytest.mark.parametrize("name", ["other", "none"])
+async def test_an_explanation_for_another_tenant_reveals_nothing(
+    both: tuple[Fleet, Fleet], name: str
+) -> None:
+    path = EXPLANATION.format(namespace="b", plural="modeldeployments", name=name)
+    for method in METHODS:
+        told = [await fleet.ask(method, path) for fleet in both]
+        assert told[0] == told[1], method
+        assert told[0][0] in (403, 405), (method, told[0])
+    assert both[0].plane.touched == both[1].plane.touched == []
 
 
 # Requests of the CLI
