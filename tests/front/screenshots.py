@@ -11,8 +11,10 @@ import tempfile
 from itertools import product
 from pathlib import Path
 
+from scheduler import offline_fleet, sort_documents
+from tests.client.planning.fake_plane import FakePlane
 from tests.front.browser import Browser, a_browser
-from tests.front.page_states import STATES
+from tests.front.page_states import STATES, ShownState
 from tests.front.shown_page import CONNECTED, served, shows
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +29,27 @@ IN_DOCS = {
 _DETAILS = {"bad-rollout": "#/ModelDeployment/team-a/chat"}
 
 
+def with_scheduler(state: ShownState) -> ShownState:
+    """Let a scheduler answer whose ledger has the replicas of a state."""
+    kinds = (
+        "InferenceClass",
+        "InferenceCluster",
+        "ModelDeployment",
+        "ModelReplica",
+    )
+    trees = [
+        stored.tree
+        for kind in kinds
+        for stored in state.projection.of_kind(kind).values()
+    ]
+    fleet = offline_fleet(sort_documents(trees))
+    for entry in list(fleet.entries()):
+        fleet.bind(entry.uid)
+    # A large ledger is read in one page, as from a scheduler.
+    state.plane = FakePlane(fleet, page=len(trees))
+    return state
+
+
 async def take(folder: Path, names: list[str]) -> None:
     """Write the pictures of the states with these names."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -37,7 +60,7 @@ async def take(folder: Path, names: list[str]) -> None:
 
 
 async def _take_state(browser: Browser, folder: Path, name: str) -> None:
-    state = STATES[name]()
+    state = with_scheduler(STATES[name]())
     views = {"": "", "-detail": _DETAILS.get(name, "")}
     temporal = "silent" if state.temporal_silent else "answers"
     async with served(state, samples=4) as url:
@@ -49,6 +72,8 @@ async def _take_state(browser: Browser, folder: Path, name: str) -> None:
                 await shows(tab, CONNECTED, "#connection")
                 await shows(tab, lambda text: "Not loaded yet" not in text, "main")
                 await shows(tab, temporal, "#health")
+                if suffix:
+                    await shows(tab, "Why there", "#detail")
                 await tab.screenshot(folder / f"{name}-{width}-{scheme}{suffix}.png")
 
 

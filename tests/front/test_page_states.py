@@ -90,6 +90,14 @@ async def test_a_thousand_clusters_are_regions_and_few_elements(
     assert (elements < 1_500, count < 40) == (True, True), (elements, count)
 
 
+async def test_the_detail_view_of_a_bad_rollout_shows_its_cause(
+    browser: Browser,
+) -> None:
+    view = "#/ModelDeployment/team-a/chat"
+    async with opened(browser, STATES["bad-rollout"](), view=view) as tab:
+        await shows(tab, "ImagePullBackOff: vllm:typo", "#detail .cause")
+
+
 async def test_a_search_is_part_of_the_address(browser: Browser) -> None:
     state = thousand_clusters(100, 2)
     async with opened(browser, state) as tab:

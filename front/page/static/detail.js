@@ -31,9 +31,11 @@ const PARTS_MAX = 100;
 export function detail(kind, tree, objects, problem, front, now) {
   const state = stateOf(tree);
   const href = workflowLink(front.settings, kind, tree);
+  // A Ready deployment may have a bad rollout, and a Ready cluster a problem at its cloud.
+  const why = state.why || (problem?.cause ?? "");
   return [
     element("p", {}, badge(state), ` ${kind} `, ...(href ? [link(href, "workflow", `of ${fullName(tree)} in the Temporal UI`)] : [])),
-    state.why ? element("p", { class: "cause" }, state.why) : element("p", {}, "No problem is reported."),
+    why ? element("p", { class: "cause" }, why) : element("p", {}, "No problem is reported."),
     ...commands(kind, tree, problem),
     ...progressParts(tree),
     ...queueParts(kind, tree, front.explained, now),

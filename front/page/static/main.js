@@ -1,7 +1,6 @@
 /** The page: follows the collections, and shows problems, the fleet and the open object. */
 
-import { age } from "./ages.js";
-import { add, chargeText, ledgerOf, noNodes, total } from "./capacity.js";
+import { chargeText, ledgerOf, total } from "./capacity.js";
 import { announcement, stateWords } from "./changes.js";
 import { COLLECTIONS, allObjects, collection, followAll, forgetObjects } from "./collections.js";
 import { connectionLine, refusalText } from "./connection.js";
@@ -13,9 +12,9 @@ import { regionsShown } from "./fleet.js";
 import { FrontData } from "./front_data.js";
 import { RowList } from "./lists.js";
 import { fragmentOf, viewOf } from "./location.js";
-import { healthTiles, summaryTiles } from "./overview.js";
+import { healthTiles, summaryTiles, sumsOf } from "./overview.js";
 import { controlPlaneProblems, problemsShown } from "./problems.js";
-import { quotaRows, waitingBy } from "./quotas.js";
+import { quotaSection } from "./quotas.js";
 import { eventRow, objectRow, poolRow, problemRow, quotaRow, regionRow, regionText } from "./rows.js";
 import { matcher } from "./search.js";
 import { byName, fullName } from "./states.js";
@@ -255,24 +254,13 @@ function showClusters(regions, matches, now, tick) {
  * @param {number} tick
  */
 function showQuotas(objects, now, tick) {
-  const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
-  const rows = quotaRows(front.capacity, waitingBy(objects.get("ModelDeployment") ?? new Map()), now)
-    .filter((each) => words.every((word) => each.name.toLowerCase().includes(word)))
-    .filter((each) => !view.unready || each.word);
+  const deployments = objects.get("ModelDeployment") ?? new Map();
+  const { rows, texts } = quotaSection(front.capacity, front.capacityProblem, deployments, view, now);
   lists.get("quotas")?.show(rows.map((each) => ({
     key: each.key,
     content: [each.word, each.facts, each.command, tick],
     make: () => quotaRow(each),
   })));
-  const { capacity, capacityProblem } = front;
-  const isRefused = capacity && !capacity.quotas && !capacity.queues;
-  const isOld = capacityProblem && capacity;
-  const texts = [
-    capacityProblem ? `The use of capacity cannot be read: ${capacityProblem}.` : "",
-    isOld ? `The numbers are from ${age(capacity.at, now)} ago.` : "",
-    isRefused ? "Not allowed: quotas need the right to list deployments, queues the right to list clusters." : "",
-    !capacityProblem && !isRefused && rows.length === 0 ? (capacity ? "No quotas, and nothing is used." : "Not loaded yet.") : "",
-  ].filter(Boolean);
   showChildren(byId("quotas-notes"), texts.map((text) => element("p", { class: "quiet" }, text)));
 }
 
@@ -333,30 +321,7 @@ function showEvents(objects, matches, now, tick) {
  * @param {number} now
  */
 function showSums(problems, regions, now) {
-  const charge = noNodes();
-  const devices = noNodes();
-  for (const region of regions) {
-    add(charge, region.charge);
-    add(devices, region.devices);
-  }
-  const sums = {
-    needed: problems.filter((each) => each.needsPerson).length,
-    problems: problems.length,
-    used: charge.used,
-    nodes: total(charge),
-    free: charge.free,
-    devices: total(devices),
-    freeDevices: devices.free,
-    ready: 0,
-    wanted: 0,
-    waiting: 0,
-  };
-  for (const tree of collection("ModelDeployment").known?.objects.values() ?? []) {
-    const wanted = tree.spec?.replicas ?? 0;
-    sums.wanted += wanted;
-    sums.ready += tree.status?.replicas?.ready ?? 0;
-    sums.waiting += Math.max(0, wanted - (tree.status?.replicas?.total ?? 0));
-  }
+  const sums = sumsOf(problems, regions, collection("ModelDeployment").known?.objects ?? new Map());
   showChildren(byId("health"), healthTiles(front.state, now));
   showChildren(byId("summary"), summaryTiles(sums, front.state));
 }

@@ -5,9 +5,12 @@
  * @typedef {{now: number, temporal: {answered: number, silent: boolean},
  *   workers: {polled: number, silent: boolean, known: boolean}, sampleSeconds: number,
  *   history: History}} FrontState times in milliseconds since 1970
+ * @typedef {{needed: number, problems: number, nodes: number, free: number, devices: number,
+ *   freeDevices: number, ready: number, wanted: number, waiting: number}} Sums
  */
 
 import { age } from "./ages.js";
+import { add, noNodes, total } from "./capacity.js";
 import { line } from "./drawings.js";
 import { element } from "./elements.js";
 
@@ -53,8 +56,7 @@ function tile(key, name, text, isBad, drawn = null) {
 }
 
 /**
- * @param {{needed: number, problems: number, used: number, nodes: number, free: number,
- *   devices: number, freeDevices: number, ready: number, wanted: number, waiting: number}} sums
+ * @param {Sums} sums
  * @param {FrontState | null} state
  * @returns {HTMLElement[]}
  */
@@ -74,4 +76,37 @@ export function summaryTiles(sums, state) {
     tile("ready", "Replicas Ready", `${sums.ready} of ${sums.wanted}`, false, drawn(workloads, 2, "Ready replicas")),
     tile("queue", "Waiting for a place", String(sums.waiting), false, drawn(workloads, 3, "Seconds of the longest wait")),
   ];
+}
+
+/**
+ * @param {import("./problems.js").Problem[]} problems
+ * @param {import("./fleet.js").Region[]} regions
+ * @param {Map<string, import("./watch_events.js").Tree>} deployments
+ * @returns {Sums}
+ */
+export function sumsOf(problems, regions, deployments) {
+  const charge = noNodes();
+  const devices = noNodes();
+  for (const region of regions) {
+    add(charge, region.charge);
+    add(devices, region.devices);
+  }
+  const sums = {
+    needed: problems.filter((each) => each.needsPerson).length,
+    problems: problems.length,
+    nodes: total(charge),
+    free: charge.free,
+    devices: total(devices),
+    freeDevices: devices.free,
+    ready: 0,
+    wanted: 0,
+    waiting: 0,
+  };
+  for (const tree of deployments.values()) {
+    const wanted = tree.spec?.replicas ?? 0;
+    sums.wanted += wanted;
+    sums.ready += tree.status?.replicas?.ready ?? 0;
+    sums.waiting += Math.max(0, wanted - (tree.status?.replicas?.total ?? 0));
+  }
+  return sums;
 }

@@ -8,7 +8,7 @@
  *   `word`: the state; empty if nothing waits
  */
 
-import { lasting } from "./ages.js";
+import { age, lasting } from "./ages.js";
 import { commandName, condition } from "./states.js";
 
 /**
@@ -16,7 +16,7 @@ import { commandName, condition } from "./states.js";
  * @returns {Map<string, Waiting>} the replicas without a place, by namespace; the reason and
  *   the command are those of the longest wait
  */
-export function waitingBy(deployments) {
+function waitingBy(deployments) {
   /** @type {Map<string, Waiting>} */
   const found = new Map();
   for (const tree of deployments.values()) {
@@ -39,11 +39,35 @@ export function waitingBy(deployments) {
 
 /**
  * @param {Capacity | null} capacity
+ * @param {string} problem why the capacity is unknown or old; empty if it is neither
+ * @param {Map<string, Tree>} deployments
+ * @param {import("./location.js").View} view
+ * @param {number} now
+ * @returns {{rows: QuotaRow[], texts: string[]}} the rows that the view wants, and notes
+ */
+export function quotaSection(capacity, problem, deployments, view, now) {
+  const words = view.search.toLowerCase().split(/\s+/).filter(Boolean);
+  const rows = quotaRows(capacity, waitingBy(deployments), now)
+    .filter((each) => words.every((word) => each.name.toLowerCase().includes(word)))
+    .filter((each) => !view.unready || each.word);
+  const isRefused = capacity && !capacity.quotas && !capacity.queues;
+  const none = capacity ? "No quotas, and nothing is used." : "Not loaded yet.";
+  const texts = [
+    problem ? `The use of capacity cannot be read: ${problem}.` : "",
+    problem && capacity ? `The numbers are from ${age(capacity.at, now)} ago.` : "",
+    isRefused ? "Not allowed: quotas need the right to list deployments, queues the right to list clusters." : "",
+    problem || isRefused || rows.length > 0 ? "" : none,
+  ];
+  return { rows, texts: texts.filter(Boolean) };
+}
+
+/**
+ * @param {Capacity | null} capacity
  * @param {Map<string, Waiting>} waiting
  * @param {number} now
  * @returns {QuotaRow[]} namespaces and their quotas by name, then queues
  */
-export function quotaRows(capacity, waiting, now) {
+function quotaRows(capacity, waiting, now) {
   const { namespaces = [], quotas = [], queues = [] } = capacity ?? {};
   const names = [...namespaces, ...quotas].map((each) => each.namespace);
   const all = [...new Set([...names, ...waiting.keys()])].sort();

@@ -23,6 +23,7 @@ class FakePlane:
         without_state: bool = False,
         changing: bool = False,
         incomplete_reads: int = 0,
+        page: int = 1,
     ) -> None:
         self.fleet = fleet
         self.trees = trees
@@ -30,6 +31,7 @@ class FakePlane:
         self.changing = changing
         self.incomplete_reads = incomplete_reads
         self.rebuilding_reads = 0
+        self.page = page
         self.accounts: dict[str, Tree] = {}
         """The manifests that clusters with a capacity adapter report, by name."""
         self.asked: list[str] = []
@@ -73,8 +75,8 @@ class FakePlane:
             }
         page = {
             "version": self.fleet.version,
-            "entries": pack(pack_rows(left[:1])),
-            "after": left[0].uid if len(left) > 1 else "",
+            "entries": pack(pack_rows(left[: self.page])),
+            "after": left[self.page - 1].uid if len(left) > self.page else "",
         }
         return (
             page
