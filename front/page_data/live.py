@@ -7,7 +7,7 @@ adapters come from workflows, whose answers cost more the larger the fleet is.
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from api_types.clock import now_ms
@@ -52,6 +52,24 @@ class LiveReader:
         self._live: LiveFleet | None = None
         self._read_at = 0
         self._until = 0.0
+        # Results of functions of the fleet alone, until it is read again.
+        self._results: dict[Callable[[LiveFleet], Any], Any] = {}
+
+    async def once(
+        self,
+        user: User,
+        resource: RequestedResource,
+        of: Callable[[LiveFleet], ResultT],
+    ) -> tuple[ResultT, int]:
+        """Return the result of a function as `compute` does, computed once per read."""
+
+        def kept(live: LiveFleet, _target: Target) -> ResultT:
+            if of not in self._results:
+                self._results[of] = of(live)
+            result: ResultT = self._results[of]
+            return result
+
+        return await self.compute(user, resource, kept)
 
     async def compute(
         self,
@@ -90,6 +108,7 @@ class LiveReader:
             }
             at = now_ms()
             self._live = await read_known(plane, objects)
+            self._results.clear()
             self._read_at = at
             took = self._clock() - began
             rest = max(REST_SECONDS, SHARE * took)

@@ -64,7 +64,7 @@ class PlacementData:
             sees_all = sees_namespace and not namespace
             if not (sees_clusters or sees_namespace):
                 return json_response({"at": now_ms()})
-            rows, at = await self._live.compute(user, _CLUSTERS, _rows)
+            rows, at = await self._live.once(user, _CLUSTERS, _rows)
             found: dict[str, Any] = {"at": at}
             if sees_clusters:
                 found["pools"] = rows["pools"]
@@ -115,7 +115,7 @@ class PlacementData:
         return True
 
 
-def _rows(live: LiveFleet, _target: Target) -> dict[str, list[Tree]]:
+def _rows(live: LiveFleet) -> dict[str, list[Tree]]:
     now = now_ms()
     return {
         "pools": pool_rows(live, now),

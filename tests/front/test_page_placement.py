@@ -186,14 +186,23 @@ async def test_a_queue_names_its_users_only_to_those_who_see_all_namespaces(
     assert [row["tenants"] for row in found["queues"]] == [""]
 
 
-async def test_many_pages_cost_as_much_as_one(rules: AccessRules) -> None:
+async def test_many_pages_cost_as_much_as_one(
+    rules: AccessRules, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet = two_tenants()
+    counted: list[LiveFleet] = []
+
+    def count(live: LiveFleet) -> list[Tree]:
+        counted.append(live)
+        return []
+
+    monkeypatch.setattr(placement, "queue_rows", count)
     async with served(fleet, rules) as client:
         for _ in range(3):
             await get(client, CAPACITY_PATH)
             await get(client, explained("chat"))
     assert REST_SECONDS > 1
-    assert fleet.plane.asked.count("policy") == 1
+    assert (fleet.plane.asked.count("policy"), len(counted)) == (1, 1)
 
 
 async def test_without_a_worker_the_answer_is_503(

@@ -69,24 +69,40 @@ export function quotaSection(capacity, problem, deployments, view, now) {
  */
 function quotaRows(capacity, waiting, now) {
   const { namespaces = [], quotas = [], queues = [] } = capacity ?? {};
-  const names = [...namespaces, ...quotas].map((each) => each.namespace);
-  const all = [...new Set([...names, ...waiting.keys()])].sort();
-  return [...all.map((name) => ofNamespace(name, namespaces, quotas, waiting.get(name), now)), ...queues.map(ofQueue)];
+  const uses = byNamespace(namespaces);
+  const limits = byNamespace(quotas);
+  const all = [...new Set([...uses.keys(), ...limits.keys(), ...waiting.keys()])].sort();
+  const rows = all.map((name) => {
+    return ofNamespace(name, uses.get(name) ?? [], limits.get(name) ?? [], waiting.get(name), now);
+  });
+  return [...rows, ...queues.map(ofQueue)];
+}
+
+/**
+ * @param {any[]} rows
+ * @returns {Map<string, any[]>}
+ */
+function byNamespace(rows) {
+  /** @type {Map<string, any[]>} */
+  const found = new Map();
+  for (const row of rows) {
+    const others = found.get(row.namespace);
+    if (others) others.push(row);
+    else found.set(row.namespace, [row]);
+  }
+  return found;
 }
 
 /**
  * @param {string} name
- * @param {any[]} namespaces
- * @param {any[]} quotas
+ * @param {any[]} uses its rows of `modelplane top namespaces`
+ * @param {any[]} own its quotas
  * @param {Waiting | undefined} waits
  * @param {number} now
  * @returns {QuotaRow}
  */
-function ofNamespace(name, namespaces, quotas, waits, now) {
-  const own = quotas.filter((each) => each.namespace === name);
-  const used = namespaces
-    .filter((each) => each.namespace === name)
-    .map((each) => `${each.used} ${each.unit} used, ${each.held} held`);
+function ofNamespace(name, uses, own, waits, now) {
+  const used = uses.map((each) => `${each.used} ${each.unit} used, ${each.held} held`);
   const limits = own.map((each) => {
     const parts = [limit(each.nodes, each.maxNodes, "nodes"), limit(each.devices, each.maxDevices, "devices")];
     return `quota of ${each.pools}: ${parts.filter(Boolean).join(", ") || "no limit"}`;
