@@ -14,19 +14,55 @@ from testbed.documents import read_json
 Document = dict[str, Any]
 
 
+# Places of a JSON Schema that hold schemas: by name, alone and in a list.
+_NAMED, _ALONE, _LISTED = (
+    ("properties", "patternProperties", "definitions"),
+    ("items", "additionalProperties", "not"),
+    ("allOf", "anyOf", "oneOf"),
+)
+
+
 def custom_resources(folder: Path) -> list[Document]:
-    """Return every CustomResourceDefinition below a folder."""
+    """Return every CustomResourceDefinition below a folder, without descriptions.
+
+    Descriptions are three quarters of a definition, and an API server parses each
+    definition many times while it starts. What it accepts does not depend on them.
+    """
     documents = (
         document
         for path in sorted(folder.rglob("*.json"))
         for document in read_json(path)
     )
     # A kustomize patch is a list. Everything else is a document with a kind.
-    return [
+    found = [
         document
         for document in documents
         if isinstance(document, dict) and document["kind"] == "CustomResourceDefinition"
     ]
+    for definition in found:
+        for version in definition["spec"]["versions"]:
+            schema = version.get("schema") or {}
+            for key, described in schema.items():
+                schema[key] = _without_descriptions(described)
+    return found
+
+
+def _without_descriptions(schema: Document) -> Document:
+    kept = {
+        key: value
+        for key, value in schema.items()
+        if key != "description" or not isinstance(value, str)
+    }
+    for key in filter(kept.get, _NAMED):
+        kept[key] = {
+            name: _without_descriptions(each) for name, each in kept[key].items()
+        }
+    for key in _ALONE:
+        if isinstance(kept.get(key), dict):
+            kept[key] = _without_descriptions(kept[key])
+    for key in filter(kept.get, _LISTED):
+        kept[key] = [_without_descriptions(each) for each in kept[key]]
+    return kept
 
 
 def lws_webhooks(folder: Path, port: int, ca: Path) -> list[Document]:

@@ -1,12 +1,11 @@
 """Small charts that imitate the dependencies and rejections of a stack's real charts."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 from api_types.pins import charts as pins
 from api_types.pins.charts import ChartPin
-from api_types.text.reader import read_trees
+from testbed.cluster.webhooks import custom_resources
 from testbed.programs.install import Installer
 from tests.environment.charts import PackedChart, chart
 
@@ -52,8 +51,7 @@ def leader_worker_set(
 
     `field` adds a field to the definition's spec.
     """
-    folder = Installer().definitions("lws") / "config" / "crd" / "bases"
-    (crd,) = _documents(folder / "leaderworkerset.x-k8s.io_leaderworkersets.json")
+    (crd,) = custom_resources(Installer().definitions("lws"))
     if field:
         crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"][
             "properties"
@@ -73,8 +71,7 @@ def gateway_definitions(channel: str = "experimental") -> list[Json]:
 
     `channel` is the value of their channel annotation.
     """
-    folder = Installer().definitions("gateway-api") / "config" / "crd" / "standard"
-    api = [crd for path in sorted(folder.glob("*.json")) for crd in _documents(path)]
+    api = custom_resources(Installer().definitions("gateway-api"))
     for crd in api:
         crd["metadata"]["annotations"][_CHANNEL] = channel
     return api
@@ -230,12 +227,6 @@ def _dra_driver(pin: ChartPin) -> PackedChart:
         pin.version,
         templates={"plugin.yaml": refusal + plugin, "class.yaml": _text(device_class)},
     )
-
-
-def _documents(path: Path) -> list[Json]:
-    """Read a file of definitions: a JSON list of documents."""
-    found = [tree for tree, _ in read_trees(path.read_text()) if tree is not None]
-    return found[0] if len(found) == 1 and isinstance(found[0], list) else found
 
 
 def _text(*documents: Json) -> str:
