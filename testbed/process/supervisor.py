@@ -45,6 +45,13 @@ OWNER_SECONDS = 5.0
 """The pause between two looks at the owner."""
 LOG_BYTES_MAX = 20 << 20
 PR_SET_PDEATHSIG = 1
+PR_SET_TIMERSLACK = 29
+TIMER_SLACK_NANOSECONDS = 50_000_000
+"""How much later than asked the kernel may wake a child that waits for a time.
+
+An idle control plane has hundreds of short timers. Woken together, they take a third of
+the processor time. Messages still wake a child at once.
+"""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -145,6 +152,7 @@ class Supervisor:
 
     def _before_exec(self) -> None:
         _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        _libc.prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NANOSECONDS)
         if os.getppid() != self._pid:  # the supervisor died before prctl took effect
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, [])

@@ -73,6 +73,13 @@ def test_a_started_process_runs_and_is_found_by_its_name(
     eventually(lambda: house.log("one"), equals="up\n")
 
 
+def test_the_kernel_wakes_a_process_for_several_timers_at_once(
+    house: House, eventually: Callable[..., None]
+) -> None:
+    house.want("idle", "exec cat /proc/self/timerslack_ns")
+    eventually(lambda: house.log("idle")[:9], equals="50000000\n")
+
+
 def test_a_process_that_ends_is_started_again_more_and_more_slowly(
     house: House, eventually: Callable[..., None]
 ) -> None:
