@@ -8,7 +8,7 @@ import pytest
 from tests.random_cases import FIXED_SEED, SEED, cases
 
 # Further lives, for `make test-long`.
-MORE = 20
+MORE = 5
 
 
 def seeds(found: Collection[int], first: int) -> list[Any]:
