@@ -16,6 +16,7 @@ from front.access.access_file import AccessRules
 from scheduler import pool_use
 from tests.client.fleetfiles import Tree, a_class, a_deployment
 from tests.client.planning.test_live_plan import published, stored
+from tests.front.axe.script import findings
 from tests.front.browser import Browser
 from tests.front.front_under_test import ACCESS, TOKENS
 from tests.front.page_states import ShownState
@@ -144,6 +145,17 @@ async def test_a_deployment_and_its_replicas_show_what_explain_prints(
     assert f"eu\th200\t{pool['reason']}\t{pool['detail']}" in shown
     assert first["why"] in of_replica
     assert second["replica"] not in of_replica.split("Neighbours")[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_no_problem_in_quotas_and_decisions(
+    browser: Browser, scheme: str
+) -> None:
+    state = state_of(a_full_fleet())
+    async with opened(browser, state, view=FULL, prefers_color_scheme=scheme) as tab:
+        await shows(tab, "1 waiting", "#quotas")
+        await shows(tab, "Why not elsewhere", "#detail")
+        assert await findings(tab) == []
 
 
 async def test_pools_with_device_accounting_are_drawn_in_devices(
