@@ -101,6 +101,8 @@ def with_output(page: str) -> str:
 
     def renewed(block: re.Match[str]) -> str:
         lines = re.findall(r"^\$ (.*)$", block[1], flags=re.MULTILINE)
+        if not all(line.startswith(PROGRAM) for line in lines):
+            return block[0]  # tests/docs/test_tutorials.py runs it on a fleet
         shown = "\n".join(f"$ {line}\n{output_of(line)}" for line in lines)
         return f"```console\n{shown}\n```"
 
