@@ -106,7 +106,7 @@ async def remove_objects(
     *,
     of_predecessors: bool,
 ) -> None:
-    """Delete objects of an owner, and on request those of its predecessors.
+    """Delete objects of an owner, and of its predecessors if `of_predecessors`.
 
     Raises StillThere if that takes too long.
     """

@@ -44,7 +44,7 @@ async def apply_route(
 
 
 async def parts_of(cluster: ClusterApi, owner: RenderOwner) -> list[ObjectId]:
-    """Return the parts of a service, and those that predecessors of its name left."""
+    """Return the parts of a service and of its predecessors."""
     return [target for target, _ in await _parts(cluster, owner)]
 
 

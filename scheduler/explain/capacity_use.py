@@ -62,7 +62,7 @@ class NamespaceCapacityUse(NamedTuple):
 
 
 class QuotaUse(NamedTuple):
-    """What a namespace uses of one quota.
+    """The use of one quota by a namespace.
 
     Attributes:
         pools: the pools that count, in words.

@@ -78,7 +78,7 @@ def fleet_file() -> Json:
 
 
 class LocalFleet:
-    """A local fleet with these clusters, of which no object exists yet."""
+    """A local fleet with these clusters and without objects."""
 
     def __init__(self, folder: Path) -> None:
         self.home = folder / "home"

@@ -127,7 +127,7 @@ def a_model(name: str, replicas: int, namespace: str = "ml") -> Json:
 
 
 class Fault(NamedTuple):
-    """A fault, and what the page must show about it.
+    """A fault and its row on the page.
 
     `inject` injects it during the block. `after` is a text of the output of the
     command.

@@ -197,7 +197,7 @@ async def test_a_tenant_sees_the_charges_of_all_and_the_names_of_the_own_namespa
         await enter(tab, "namespace", "team-a")
         await enter(tab, "token", TOKENS["alice"])
         await shows(tab, "1 waiting", "#quotas")
-        # The replica of the other tenant has one of the four nodes.
+        # The other tenant has a replica on one of four nodes.
         await shows(tab, "3 used, 0 held, 1 free", "#clusters")
         quotas = await tab.text("#quotas")
         await tab.value(f"location.hash = '{FULL}'")

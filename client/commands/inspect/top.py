@@ -105,7 +105,7 @@ def quotas(
     output: Output = ReportFormat.TABLE,
     no_headers: NoHeaders = False,
 ) -> None:
-    """Show what each namespace uses of its quotas in the policy.
+    """Show the use and the limit of each quota in the policy.
 
     A quota is a limit. It reserves nothing, and no other namespace can lend to it.
 
