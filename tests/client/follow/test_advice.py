@@ -210,7 +210,6 @@ WITHOUT_ADVICE = {
         "Partial": _BY_ITSELF,
         "TearingDown": _BY_ITSELF,
         "InUse": _MESSAGE,
-        "Unresolved": _MESSAGE,
     },
     "ModelDeployment": {
         "Creating": _ANOTHER,
