@@ -26,6 +26,7 @@ from workflows.model_cache.claims import claims_in_use
 from workflows.model_cache.clusters import SURVEY_EVERY_RESYNCS, StagingClusters
 from workflows.model_cache.credential import CredentialWatch
 from workflows.model_cache.observation import record_observation
+from workflows.model_cache.plan import is_downloading
 from workflows.model_cache.reports import account
 from workflows.model_cache.results import reset_backoff, write_copies_again
 from workflows.model_cache.revision import RevisionResolver
@@ -153,16 +154,18 @@ class ModelCacheWorkflow(Entity[CacheState]):
     def on_resync(self) -> None:
         """In every sixth resync, query all clusters and apply incomplete artifacts.
 
-        Both cost several history events.
+        Both cost several history events. A Job that nobody has observed is applied in
+        every resync: it may have ended before the workflow was reset.
         """
         self.state.resyncs += 1
-        if self.state.resyncs % SURVEY_EVERY_RESYNCS:
-            return
+        of_all = self.state.resyncs % SURVEY_EVERY_RESYNCS == 0
         for staging in self.state.stagings.values():
             for copy in staging.copies:
-                if not copy.ready_at:
+                is_unobserved = is_downloading(copy) and not copy.job_observed
+                if not copy.ready_at and (of_all or is_unobserved):
                     copy.applied_generation = 0
-        self.clusters.repeat_survey()
+        if of_all:
+            self.clusters.repeat_survey()
 
     async def stop_background_tasks(self) -> None:
         """Stop all background tasks. The next run starts them again."""

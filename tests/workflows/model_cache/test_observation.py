@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from api_types.messages.observations import ObservedCache
+from tests.workflows.environment.serverless import Serverless
 from tests.workflows.model_cache.builders import (
     DESIRED,
     LATER,
@@ -16,6 +17,8 @@ from tests.workflows.model_cache.builders import (
 )
 from workflows.model_cache.observation import record_observation
 from workflows.model_cache.plan import next_step
+from workflows.model_cache.state import CacheState
+from workflows.model_cache.workflow import ModelCacheWorkflow
 
 
 def test_a_bound_volume_and_a_complete_job_make_an_artifact_ready() -> None:
@@ -104,3 +107,21 @@ def test_a_modified_volume_claim_is_applied_again_without_another_download() -> 
     step = next_step(staging, DESIRED, frozenset(), NOW)
     assert step
     assert (step.kind, step.hydrate) == ("stage", False)
+
+
+def test_an_unobserved_job_is_applied_in_each_resync_and_an_observed_one_in_the_sixth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The Job of a cache that was reset may have ended and be gone."""
+    Serverless(monkeypatch, "modelcache/ml/weights")
+    unobserved, observed = a_copy(job_observed=False), a_copy(job_observed=True)
+    state = CacheState(
+        stagings={"eu": a_staging(unobserved), "us": a_staging(observed)}
+    )
+    cache = ModelCacheWorkflow(state)
+    applied = []
+    for _ in range(6):
+        unobserved.applied_generation = observed.applied_generation = 1
+        cache.on_resync()
+        applied.append((unobserved.applied_generation, observed.applied_generation))
+    assert applied == [(0, 1)] * 5 + [(0, 0)]
