@@ -1,6 +1,8 @@
 """Queries to several entities: each has its own result. The answers of the server are staged."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -37,10 +39,10 @@ class Handle:
             typed_search_attributes={CLUSTER: "eu"},
         )
 
-    async def query(self, *_: Any, **__: Any) -> Any:
+    async def query(self, *_: Any, args: Sequence[Any] = (), **__: Any) -> Any:
         if self.error is not None:
             raise self.error
-        return "answer"
+        return " ".join(["answer", *args])
 
 
 @dataclass
@@ -61,6 +63,15 @@ UNDECODABLE = [
     KeyError("encoding"),
     RuntimeError("no JSON"),
 ]
+
+
+@pytest.mark.parametrize(("argument", "answer"), [("", "answer"), ("m", "answer m")])
+async def test_the_argument_of_a_query_is_passed_on(argument: str, answer: str) -> None:
+    client = cast("Client", Staged({"a": Handle()}))
+    found = await ActivityEnvironment().run(
+        partial(query_round, argument=argument), client, ["a"], "cache_site"
+    )
+    assert found.by_id == {"a": answer}
 
 
 @pytest.mark.parametrize("error", UNDECODABLE, ids=lambda each: type(each).__name__)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from activities.messaging.messages import SurveyResult
+from activities.messaging.messages import Survey, SurveyResult
 from api_types.messages.caches import CacheApplied
 from api_types.messages.cluster_work import TeardownStepResult
 from api_types.messages.delivery import SignalBatchResult
@@ -171,7 +171,9 @@ def test_a_survey_drops_clusters_that_no_longer_report(
 ) -> None:
     Serverless(monkeypatch, "modelcache/ml/qwen")
 
-    async def pages(*_: object) -> AsyncIterator[SurveyResult]:
+    async def pages(wanted: Survey, _: str) -> AsyncIterator[SurveyResult]:
+        # Each cluster tells whether an earlier cache of this name has volumes there.
+        assert (wanted.query, wanted.argument) == ("cache_site", "ml/qwen")
         yield SurveyResult(
             answers={"inferencecluster/eu-1": a_site(storage_class_name="").wire()}
         )
