@@ -40,7 +40,11 @@ def record_unready(state: CacheState, site: CacheSite) -> None:
 
 
 def record_site(staging: ClusterStaging, site: CacheSite) -> bool:
-    """Record a report of a cluster. Return False if a newer one is known."""
+    """Record a report of a cluster. Return False if a newer one is known.
+
+    A cluster under deletion that reports no connection is reached as before, because it
+    waits until the volumes are deleted.
+    """
     version = staging.site_version
     if not version.accepts(site.uid, site.sequence):
         return False
@@ -56,6 +60,8 @@ def record_site(staging: ClusterStaging, site: CacheSite) -> bool:
         # A missing class may exist now, or a class may allow volume expansion now.
         staging.retry_at = ""
         _apply_again(staging)
+    if site.present and site.deleting and site.connection is None:
+        site = site.model_copy(update={"connection": staging.site.connection})
     _take(staging, site)
     return True
 

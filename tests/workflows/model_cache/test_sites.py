@@ -49,6 +49,23 @@ def test_a_recreated_cluster_is_followed_and_its_artifacts_are_checked() -> None
     ) == ("b", False, 0)
 
 
+@pytest.mark.parametrize(
+    ("successor", "keeps_it"),
+    [
+        ({"deleting": True}, True),
+        ({"deleting": True, "present": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_cluster_that_was_reset_in_its_deletion_is_reached_as_before(
+    successor: dict[str, bool], keeps_it: bool
+) -> None:
+    """It never connects again, and waits until the volumes on it are deleted."""
+    staging = after(a_site(uid="a"), a_site(uid="b", connection=None, **successor))
+    connection = staging.site.connection
+    assert connection == (a_site().connection if keeps_it else None)
+
+
 def test_a_late_report_of_the_previous_cluster_is_ignored() -> None:
     staging = after(a_site(uid="a", sequence=8), a_site(uid="b", sequence=0))
     staging.registered = True
