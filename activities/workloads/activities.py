@@ -37,7 +37,7 @@ from activities.render.routing.routes import POOL
 from activities.secrets.shared_copies import release_all, write_copy
 from activities.secrets.store import SecretReader
 from activities.workloads.copies import copy_conflicts, is_copy, needed_copies
-from activities.workloads.found_objects import with_found
+from activities.workloads.found_objects import with_found, with_found_copies
 from activities.workloads.inputs import Prepared, prepare
 from activities.workloads.pending import (
     Applying,
@@ -111,7 +111,7 @@ class WorkloadActivities:
         async with heartbeating() as report, cluster.applying():
             prepared = await prepare(cluster, self.store, order, self.settings)
             rendered = prepared.rendered
-            order = await with_found(cluster, order) if order.search else order
+            order = await _with_unlisted(cluster, order, rendered)
             deleter = Deleter(cluster, order.uid, report, self.force_after)
             rendered_ids = [ObjectId.of(item.manifest) for item in rendered.objects]
             found = await _read(cluster, [*prepared.needed.targets, *rendered_ids])
@@ -144,7 +144,11 @@ class WorkloadActivities:
         obsolete = [entry for entry in order.inventory if entry.identity not in done]
         applied = _applied(prepared, plan, [*inventory, *obsolete], changed)
         return applied.model_copy(
-            update={"renderer": self.renderer, "overwritten": overwritten[:_NAMES_MAX]}
+            update={
+                "renderer": self.renderer,
+                "overwritten": overwritten[:_NAMES_MAX],
+                "has_obsolete": bool(obsolete),
+            }
         )
 
     async def _plan(
@@ -280,6 +284,19 @@ class WorkloadActivities:
             return await run_step(
                 Deleter(cluster, order.uid, report, self.force_after), order
             )
+
+
+async def _with_unlisted(
+    cluster: ClusterApi, order: ApplyReplica, rendered: Rendered
+) -> ApplyReplica:
+    """Add what interrupted applies may have left on the cluster to the inventory."""
+    if order.search:
+        order = await with_found(cluster, order)
+    if order.search or activity.info().attempt > 1:
+        order = await with_found_copies(
+            cluster, order, rendered.namespace, rendered.workload_name
+        )
+    return order
 
 
 def _check_conflicts(

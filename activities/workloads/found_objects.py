@@ -12,6 +12,7 @@ from activities.cluster_objects.deletion import list_served
 from activities.cluster_objects.ownership import owner_of
 from activities.render.objects import components
 from activities.render.objects.inventory_keys import ENGINE_PREFIX
+from activities.secrets.shared_copies import copies_of
 from api_types import labels, names
 from api_types.messages.cluster_work import AppliedObject, ApplyReplica
 
@@ -33,6 +34,26 @@ async def with_found(cluster: ClusterApi, order: ApplyReplica) -> ApplyReplica:
             target = ObjectId.of(item)
             if owner_of(item).uid == order.uid and target.identity not in known:
                 found.append(AppliedObject(key=_key(item), id=str(target)))
+    return order.model_copy(update={"inventory": [*order.inventory, *found]})
+
+
+async def with_found_copies(
+    cluster: ClusterApi, order: ApplyReplica, namespace: str, user: str
+) -> ApplyReplica:
+    """Add the shared copies in `namespace` that carry the annotation of `user`.
+
+    An earlier attempt may have made a copy that this attempt does not need, because the
+    source of an optional reference was deleted between them.
+    """
+    known = {entry.identity for entry in order.inventory}
+    found = [
+        AppliedObject(
+            key=f"{target.kind.kind.lower()}-{FOUND_PREFIX}{target.name}",
+            id=str(target),
+        )
+        for target in await copies_of(cluster, namespace, user)
+        if target.identity not in known
+    ]
     return order.model_copy(update={"inventory": [*order.inventory, *found]})
 
 

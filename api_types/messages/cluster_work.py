@@ -346,6 +346,7 @@ class Applied(Message):
     - `adopting`: the deployment must replace these pods without a request by the user.
     - `inputs_hash`: covers all input of rendering except the spec.
     - `renderer`: the renderer of the worker that applied, as in `ClusterFacts`.
+    - `has_obsolete`: the inventory has objects that are no longer rendered.
     """
 
     hash: str
@@ -366,6 +367,7 @@ class Applied(Message):
     renderer: Id = ""
     overwritten: list[str] = Field(default_factory=list)
     warnings: list[str] = Field(default_factory=list)
+    has_obsolete: bool = False
 
 
 class RunTeardownStep(Message):

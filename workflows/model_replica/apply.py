@@ -209,7 +209,8 @@ class ReplicaApply:
             0,
             generation,
         ) or state.applied_inputs not in (None, order.inputs)
-        state.prune, state.prune_at = state.prune or changed or order.request.search, ""
+        may_be_obsolete = changed or order.request.search or applied.has_obsolete
+        state.prune, state.prune_at = state.prune or may_be_obsolete, ""
         self._check_renderer(order, applied)
         state.applied, state.applied_generation, state.inventory_complete = (
             applied,

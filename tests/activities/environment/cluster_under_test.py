@@ -193,9 +193,12 @@ class ClusterUnderTest:
         order: ApplyReplica,
         settings: RenderSettings | None = None,
         adopt_renderer: AdoptRenderer = "OnRestart",
+        attempt: int = 1,
     ) -> Applied:
         workloads = replace(self.workloads(settings), adopt_renderer=adopt_renderer)
-        return await self.environment(order).run(workloads.apply_replica, order)
+        environment = self.environment(order)
+        environment.info = replace(environment.info, attempt=attempt)
+        return await environment.run(workloads.apply_replica, order)
 
     async def prune(self, order: ApplyReplica) -> list[str]:
         return (

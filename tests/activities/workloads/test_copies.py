@@ -320,6 +320,25 @@ async def test_a_copy_that_is_no_longer_referenced_is_pruned(
     assert await copy_at(cluster, applied) is None
 
 
+async def test_a_copy_that_an_earlier_attempt_made_in_vain_is_pruned(
+    cluster: ClusterUnderTest,
+) -> None:
+    """The source of an optional reference was deleted between the two attempts."""
+    order = an_order(cluster, token(optional=True))
+    await put(cluster, order.namespace)
+    first = await cluster.apply(order)
+    await cluster.store.delete("Secret", order.namespace, "hub")
+    second = await cluster.apply(order, attempt=2)
+    assert second.has_obsolete
+    assert await copy_at(cluster, first) is not None
+    assert await cluster.prune(
+        order.model_copy(update={"inventory": second.inventory})
+    ) == [str(target(first, "secret-hub"))]
+    assert await copy_at(cluster, first) is None
+    third = await cluster.apply(order, attempt=2)
+    assert not third.has_obsolete
+
+
 async def test_an_object_of_another_owner_under_the_name_of_a_copy_is_never_overwritten(
     cluster: ClusterUnderTest,
 ) -> None:
