@@ -21,7 +21,6 @@ from activities.cluster_objects.deletion import (
 from activities.cluster_objects.ownership import conflict, owner_of
 from activities.render.objects import teardown
 from activities.secrets.shared_copies import copies_of, release_all
-from activities.workloads.copies import is_copy
 from api_types import labels
 from api_types.messages.cluster_work import (
     RemainingObject,
@@ -106,8 +105,10 @@ async def _release_copies(
     These are the copies of the inventory, and copies that an interrupted update created
     outside it.
     """
+    step = teardown.step_of_number(order.number)
     targets = {
-        ObjectId.parse(entry.id): None for entry in order.inventory if is_copy(entry)
+        ObjectId.parse(entry.id): None
+        for entry in teardown.deletions(step, order.inventory)
     }
     targets |= dict.fromkeys(
         await copies_of(deleter.cluster, order.workload_namespace, order.workload_name)

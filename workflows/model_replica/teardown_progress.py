@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 from activities.render.objects.teardown import (
     STEPS,
     TeardownStep,
-    step_of,
+    deletions,
     step_of_number,
 )
 from api_types.messages.cluster_work import AppliedObject, RemainingObject
@@ -146,15 +146,16 @@ class TeardownProgress(BaseModel):
     ) -> list[RemainingObject]:
         """Return the objects that the current step leaves if it ends now.
 
-        They are the last observed ones, or those of the inventory.
+        These are the objects that it waits for, and the objects of the inventory that
+        it deletes after them. Before the first look, they are all of its inventory.
         """
-        if self.waiting:
+        if self.waiting and self.step.wait_kinds:
+            # A step that waits for objects of controllers deletes its own at once.
             return self.waiting
-        return [
-            RemainingObject(id=entry.id)
-            for entry in inventory
-            if step_of(entry.key) is self.step
-        ]
+        ids = [entry.id for entry in deletions(self.step, inventory)]
+        places = [ids.index(each.id) for each in self.waiting if each.id in ids]
+        later = ids[max(places, default=-1) + 1 :]
+        return [*self.waiting, *(RemainingObject(id=each) for each in later)]
 
 
 def named(items: Sequence[RemainingObject]) -> str:

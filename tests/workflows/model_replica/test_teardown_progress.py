@@ -23,6 +23,7 @@ HELD = RemainingObject(
     why="finalizer example.com/hold, deleted at 2026-11-21T14:00:00Z",
 )
 POD = RemainingObject(id="v1/Pod/ml/qwen-main-0")
+PICKER = RemainingObject(id="apps/v1/Deployment/ml/qwen-epp")
 INVENTORY = [
     AppliedObject(key="model-serving-main", id=HELD.id),
     AppliedObject(
@@ -31,6 +32,7 @@ INVENTORY = [
     AppliedObject(
         key="epp-clusterrole", id="rbac.authorization.k8s.io/v1/ClusterRole//qwen-epp"
     ),
+    AppliedObject(key="epp", id=PICKER.id),
 ]
 
 
@@ -122,6 +124,16 @@ def test_of_many_objects_some_are_named_and_all_are_counted() -> None:
     [
         ("the objects last seen", waiting(7, POD), [POD.id]),
         (
+            "the object that it waits for, and those that it deletes after it",
+            waiting(5, PICKER),
+            [PICKER.id, INVENTORY[2].id],
+        ),
+        (
+            "objects that it has deleted before are gone",
+            waiting(5, RemainingObject(id=INVENTORY[2].id)),
+            [INVENTORY[2].id],
+        ),
+        (
             "unseen, the step's objects in the inventory",
             failing(7, "ServerError", "no"),
             [HELD.id],
@@ -129,7 +141,7 @@ def test_of_many_objects_some_are_named_and_all_are_counted() -> None:
         (
             "nothing of other steps",
             failing(5, "ServerError", "no"),
-            [INVENTORY[2].id],
+            [PICKER.id, INVENTORY[2].id],
         ),
         (
             "nothing where the inventory has nothing",
