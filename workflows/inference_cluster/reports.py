@@ -111,9 +111,7 @@ def cache_report(
         uid=state.uid,
         sequence=state.sequence,
         labels=state.labels,
-        # A cluster that was reset during its deletion never connects, and waits for
-        # caches that need the connection to delete their volumes.
-        connection=connection_of(name, state) if facts or state.deleting else None,
+        connection=connection_of(name, state) if facts else None,
         storage_class_name=facts.storage_class_name if facts else "",
         storage_classes=facts.storage_classes if facts else None,
         scheduler_type=facts.scheduler_type if facts else "none",

@@ -15,8 +15,7 @@ from workflows.inference_cluster.connecting.connection import ClusterConnection
 from workflows.inference_cluster.state import ClusterState
 
 
-def found(state: ClusterState, facts: ClusterFacts | None) -> ClusterFacts | None:
-    """Return the facts of a cluster after the watch has reported."""
+def connection_of_cluster(state: ClusterState) -> ClusterConnection:
     context = EntityContext(
         "InferenceCluster",
         state,
@@ -24,7 +23,12 @@ def found(state: ClusterState, facts: ClusterFacts | None) -> ClusterFacts | Non
         "inferencecluster/eu",
         lambda: datetime(2026, 1, 1, tzinfo=UTC),
     )
-    ClusterConnection(context).update_found(facts)
+    return ClusterConnection(context)
+
+
+def found(state: ClusterState, facts: ClusterFacts | None) -> ClusterFacts | None:
+    """Return the facts of a cluster after the watch has reported."""
+    connection_of_cluster(state).update_found(facts)
     return state.facts
 
 
@@ -60,6 +64,34 @@ def test_an_upgrade_is_adopted_and_reported_to_rendering(
     assert [event.reason for event in state.events] == (
         ["FactsChanged"] if told else []
     )
+
+
+@pytest.mark.parametrize("deleted_at", ["2026-01-01T00:00:00Z", ""])
+def test_a_cluster_under_deletion_that_never_connected_learns_its_facts_from_the_watch(
+    deleted_at: str,
+) -> None:
+    """Replicas and caches on it wait for them. A cluster that lives on connects itself."""
+    state = a_cluster(facts=None, connected_generation=0, deletion_timestamp=deleted_at)
+    after = found(state, ClusterFacts(kubernetes_version="1.35.1"))
+    if deleted_at:
+        assert after is not None
+        assert (after.kubernetes_version, after.storage_class_name) == ("1.35.1", "rwx")
+        assert state.connected_generation == state.generation
+    else:
+        assert (after, state.connected_generation) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("held", "is_watched"),
+    [({}, False), ({"occupied": ["ml/r"]}, True), ({"caches": ["ml/c"]}, True)],
+)
+def test_a_cluster_under_deletion_that_never_connected_is_watched_while_it_holds_objects(
+    held: dict[str, list[str]], is_watched: bool
+) -> None:
+    state = a_cluster(
+        connected_generation=0, deletion_timestamp="2026-01-01T00:00:00Z", **held
+    )
+    assert connection_of_cluster(state).is_watchable() == is_watched
 
 
 def test_storage_classes_stay_known_until_they_are_listed_again() -> None:

@@ -170,19 +170,6 @@ def test_caches_get_the_clusters_on_which_they_can_stage() -> None:
     assert cache_report("eu-1", ClusterState(), gone=False).connection is None
 
 
-def test_caches_reach_a_cluster_that_is_deleted_before_it_connects() -> None:
-    """A cluster that was reset during its deletion waits for caches of its earlier run."""
-    fields = {"facts": None, "connected_generation": 0}
-    before = cache_report("eu-1", a_cluster(**fields), gone=False)
-    deleted_at = "2026-01-01T00:00:00Z"
-    after = cache_report(
-        "eu-1", a_cluster(deletion_timestamp=deleted_at, **fields), gone=False
-    )
-    assert before.connection is None
-    assert after.connection
-    assert after.connection.name == "eu-1"
-
-
 def test_a_report_that_differs_only_in_its_number_is_not_new() -> None:
     reports = [
         replica_report("eu-1", a_cluster(sequence=sequence)) for sequence in (1, 2)

@@ -58,15 +58,17 @@ class ClusterConnection:
     def is_watchable(self) -> bool:
         """Return whether an observer may start now.
 
-        A cluster that is being deleted does not connect again. While it has replicas,
-        it is watched after a pause that grows with each failed watch.
+        A cluster that is being deleted does not connect again. While it has replicas
+        or volumes of caches, it is watched after a pause that grows with each failed
+        watch.
         """
         if not self.state.deleting:
             return bool(self.state.connected_generation)
         if self.retry_at and self.context.moment() < self.retry_at:
             self.context.requeue_at(self.retry_at)
             return False
-        return bool(self.state.connected_generation or self.state.occupied)
+        state = self.state
+        return bool(state.connected_generation or state.occupied or state.caches)
 
     def update_declared(self) -> None:
         """Update the facts that the spec and the annotations declare."""
@@ -79,10 +81,16 @@ class ClusterConnection:
         """Update the facts that the observer found.
 
         The gateway is observed separately. StorageClasses change only if they were
-        listed.
+        listed. A cluster that was deleted, or reset during its deletion, before it
+        connected learns its facts here, because the replicas and caches on it need them
+        for their teardown.
         """
         before = self.state.facts
-        if found is None or before is None:
+        if found is None:
+            return
+        if before is None:
+            if self.state.deleting:
+                self._record_facts(found, self.state.generation)
             return
         known: dict[str, Any] = {
             "gateway_address": before.gateway_address,
@@ -134,15 +142,16 @@ class ClusterConnection:
             if self.state.facts
             else {}
         )
-        self.state.facts = facts.model_copy(
-            update=observed | declared_facts(self.state)
-        )
         self.state.failure = NO_FAILURE
         self.state.attempts = 0
         self.state.unreachable_since = self.state.unreachable_noticed = ""
+        self._record_facts(facts.model_copy(update=observed), generation)
+        return True
+
+    def _record_facts(self, facts: ClusterFacts, generation: int) -> None:
+        self.state.facts = facts.model_copy(update=declared_facts(self.state))
         self.state.connected_generation = generation
         self.context.record_event("Normal", "Connected", _shown(facts))
-        return True
 
     async def _find_facts(self, connection: Connection) -> ClusterFacts | None:
         """Connect. Return None if the cluster was deleted in the meantime."""
