@@ -141,8 +141,7 @@ class ApiServer:
         """Set the number of nodes of a pool; new ones have these devices, the last go first."""
         there = self.nodes_of(pool)
         for name in there[count:]:
-            self._remove_node(name)
-            self.shrunk.add(pool)
+            self.remove_node(name)
         numbers = (
             number for number in range(len(there) + count) if f"{pool}-{number}" not in there
         )
@@ -171,13 +170,13 @@ class ApiServer:
             }
             self._create("resource.k8s.io/v1", "ResourceSlice", f"{name}-gpu", spec=published)
 
-    def _remove_node(self, name: str) -> None:
-        self.store.delete(ObjectKey("", "Node", "", name))
-        self.store.delete(ObjectKey("resource.k8s.io", "ResourceSlice", "", f"{name}-gpu"))
-
     def remove_node(self, name: str) -> None:
         """Remove a node together with its machine."""
-        self._remove_node(name)
+        node = self.store.get(ObjectKey("", "Node", "", name))
+        if node is not None:
+            self.shrunk.add((node["metadata"].get("labels") or {}).get(POOL, ""))
+        self.store.delete(ObjectKey("", "Node", "", name))
+        self.store.delete(ObjectKey("resource.k8s.io", "ResourceSlice", "", f"{name}-gpu"))
 
     def nodes_of(self, pool: str) -> list[str]:
         """Name the nodes of a pool."""
