@@ -108,25 +108,18 @@ async def remove_step(
         case "metallb":
             return await uninstalled(charts.METALLB)
         case "address-pool":
-            return await _delete(
-                cluster,
-                objects.address_pool(owner, order.address_pool),
-                order.uid,
-                report,
-            )
+            pool = objects.address_pool(owner, order.address_pool)
+            return await _delete(cluster, pool, order, report)
         case "traefik":
             result = await uninstalled(charts.TRAEFIK)
             return await _service_is_gone(cluster) if result.done else result
         case "envoy-gateway":
             return await uninstalled(charts.ENVOY_GATEWAY)
         case "gateway-class":
-            return await _delete(
-                cluster, _class_objects(owner, order), order.uid, report
-            )
+            return await _delete(cluster, _class_objects(owner, order), order, report)
         case _:
-            result = await _delete(
-                cluster, _gateway_objects(owner, order), order.uid, report
-            )
+            gateway = _gateway_objects(owner, order)
+            result = await _delete(cluster, gateway, order, report)
             return await _balancers_are_gone(cluster) if result.done else result
 
 
@@ -247,21 +240,47 @@ async def _apply(cluster: ClusterApi, items: list[RenderedObject]) -> InstallSte
 
 def _check_owner(target: ObjectId, live: Json | None) -> None:
     # An object of an earlier InferenceGateway, which was deleted by force, is adopted.
-    if live and owner_of(live)[:3] != (_KIND, "", SINGLETON_NAME):
+    if live and not _is_of_a_gateway(live):
         raise NameConflict(
             f"control cluster: {target} exists already and belongs to {owner_of(live)}: "
             f"{_advice()}"
         )
 
 
+def _is_of_a_gateway(live: Json) -> bool:
+    """Return whether an object belongs to this InferenceGateway or an earlier one."""
+    return owner_of(live)[:3] == (_KIND, "", SINGLETON_NAME)
+
+
 async def _delete(
-    cluster: ClusterApi, items: list[RenderedObject], uid: str, report: Report
+    cluster: ClusterApi,
+    items: list[RenderedObject],
+    order: RunInstallStep,
+    report: Report,
 ) -> InstallStepResult:
     served = await cluster.resources()
     found = [ObjectId.of(item.manifest) for item in reversed(items)]
     targets = [target for target in found if target.kind in served]
-    gone = await Deleter(cluster, uid, report, None).until_gone(targets, _GONE_WITHIN)
-    return _remaining([str(item) for item in gone.remaining])
+    remaining: list[str] = []
+    for uid, own in (await _by_owner(cluster, targets, order)).items():
+        deleter = Deleter(cluster, uid, report, None)
+        gone = await deleter.until_gone(own, _GONE_WITHIN)
+        remaining += [str(item) for item in gone.remaining]
+    return _remaining(remaining)
+
+
+async def _by_owner(
+    cluster: ClusterApi, targets: list[ObjectId], order: RunInstallStep
+) -> dict[str, list[ObjectId]]:
+    """Return the objects to delete by the uid of their InferenceGateway."""
+    if not order.of_predecessors:
+        return {order.uid: targets}
+    owned: dict[str, list[ObjectId]] = {}
+    for target in targets:
+        live = await cluster.get(target)
+        if live and _is_of_a_gateway(live):
+            owned.setdefault(owner_of(live).uid, []).append(target)
+    return owned
 
 
 def _remaining(items: list[str]) -> InstallStepResult:

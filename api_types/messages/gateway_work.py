@@ -289,7 +289,8 @@ class RunInstallStep(Message):
 
     Objects that are up to date are not changed. `traefik_version` and `envoy_version`
     are the versions of the charts; only that of the `backend` is set. `address_pool` has
-    the addresses for MetalLB.
+    the addresses for MetalLB. With `of_predecessors`, objects of earlier gateways are
+    deleted, too.
     """
 
     uid: Id
@@ -299,6 +300,7 @@ class RunInstallStep(Message):
     remove: bool = False
     backend: GatewayBackend = "Traefik"
     envoy_version: Name = ""
+    of_predecessors: bool = False
 
 
 class InstallStepResult(Message):

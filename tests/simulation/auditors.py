@@ -249,9 +249,14 @@ def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
 
 
 def objects_are_owned(seen: Snapshot) -> Iterator[str]:
-    """Each object is owned by an entity that lives, or is listed as left behind."""
+    """Each object is owned by an entity that lives, or is listed as left behind.
+
+    An entity that was reset during its deletion deletes the objects of its former uid at
+    the end of the deletion.
+    """
     running = [found for found in seen.workflows.values() if found.running]
     living = {found.uid for found in running if found.uid}
+    living = living.union(*(found.uids_before_resets for found in running if found.deleting))
     # A cloud workflow owns its objects for longer than the InferenceCluster exists.
     living |= {
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"

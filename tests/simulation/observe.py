@@ -12,7 +12,7 @@ from scheduler import decide_and_explain
 from scheduler.hardware.template import charges
 from scheduler.model.policy import WHOLE_NODES
 from tests.simulation.parts import CONTROL, ObjectView
-from tests.simulation.runs import COMPLETED, TERMINATED
+from tests.simulation.runs import COMPLETED, TERMINATED, Execution
 from tests.simulation.snapshot import (
     Pool,
     SeenCluster,
@@ -129,10 +129,15 @@ class Observer:
                 status=run.status,
                 events=events,
                 outdated=product is None and (before.outdated or events != before.events),
+                uids_before_resets=self._uids_before_resets(execution),
                 failures=tuple(failure for each in execution.runs for failure in each.failures),
             )
             self.ended[run.run_id] = found
             yield workflow_id, found
+
+    def _uids_before_resets(self, execution: Execution) -> frozenset[str]:
+        bases = [self.ended.get(each) for run in execution.runs for each in run.reset_from]
+        return frozenset(base.uid for base in bases if base is not None)
 
     def _replaced(self) -> tuple[SeenWorkflow, ...]:
         for workflow_id, execution in self.world.server.executions.items():

@@ -28,6 +28,7 @@ class SeenWorkflow:
         as place/kind/namespace/name.
         outdated: the worker that ran its last tasks died before its status was read, so
         the status is an earlier one.
+        uids_before_resets: the uids that it had when an operator reset it.
 
     """
 
@@ -43,6 +44,7 @@ class SeenWorkflow:
     deleting: bool = False
     generation: int = 0
     outdated: bool = False
+    uids_before_resets: frozenset[str] = frozenset()
     left_behind: frozenset[str] = frozenset()
     shown: frozenset[str] = frozenset()
 

@@ -425,6 +425,24 @@ def test_a_cloud_workflow_owns_its_objects_beyond_the_life_of_its_cluster() -> N
     assert list(auditors.objects_are_owned(served)) == []
 
 
+@pytest.mark.parametrize(("deleting", "findings"), [(True, 0), (False, 1)])
+def test_an_object_that_was_reset_in_its_deletion_keeps_its_objects_to_the_end(
+    *, deleting: bool, findings: int
+) -> None:
+    shared = SeenObject("control", "Gateway", ("", "modelplane"), "g0")
+    gateway = SeenWorkflow(
+        "inferencegateway/default",
+        "InferenceGateway",
+        uid="g1",
+        deleting=deleting,
+        uids_before_resets=frozenset({"g0"}),
+    )
+    seen = replace(
+        SOUND, objects=(shared,), workflows={**SOUND.workflows, gateway.workflow_id: gateway}
+    )
+    assert len(list(auditors.objects_are_owned(seen))) == findings
+
+
 def test_a_list_of_left_objects_counts_also_after_another_object_has_taken_the_name() -> None:
     every = (*auditors.ALWAYS, *auditors.AT_REST)
     assert auditors.audit(with_replaced(LISTED), every) == []
@@ -527,7 +545,7 @@ def test_a_status_is_outdated_from_a_task_without_a_cached_workflow_on() -> None
         is_open=True,
         status="RUNNING",
     )
-    history = SimpleNamespace(run=run, runs=[SimpleNamespace(events=5, failures=[])])
+    history = SimpleNamespace(run=run, runs=[SimpleNamespace(events=5, failures=[], reset_from=())])
     server = SimpleNamespace(executions={DEPLOYMENT_ID: history})
     observer = Observer(cast("World", SimpleNamespace(server=server)))
 

@@ -72,12 +72,18 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         super().__init__(read_carried(arguments, GatewayState) or GatewayState())
         check_only_id(self.kind, INFERENCE_GATEWAY.workflow_id)
         self.watch = GatewayWatch(self.context)
+        workflow.register_random_seed_callback(self._note_reset)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
         """Run until the gateway is deleted and its installation is removed."""
         del arguments
         await self.run_until_deleted()
+
+    def _note_reset(self, seed: int) -> None:
+        """Record that the parts of tasks that were reset may be installed."""
+        del seed
+        self.state.reset = True
 
     # Messages
 
@@ -470,7 +476,8 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
             )
             # The services serve until they are deleted, so their routes stay watched.
             self._note_lost_watch()
-            if self.state.connects and not self._waits() and await self.connect():
+            may_serve = self.state.connects or self.state.reset
+            if may_serve and not self._waits() and await self.connect():
                 self.watch.ensure_running()
             await self._send(self.state.unanswered, self._report())
             return False
@@ -490,9 +497,8 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         for step in self.state.removal_steps:
             if await self._step_is_done(step, remove=True):
                 continue
-            if (
-                self.state.failure.type == NoControlCluster.__name__
-                and not self.state.connects
+            if self.state.failure.type == NoControlCluster.__name__ and not (
+                self.state.connects or self.state.reset
             ):
                 # Nothing was ever installed.
                 return True

@@ -6,7 +6,7 @@ The tests use a real API server, real helm, and small charts.
 import json
 import uuid
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -71,6 +71,7 @@ class Installation:
         step: InstallStep,
         *,
         remove: bool = False,
+        of_predecessors: bool = False,
         version: str = charts.TRAEFIK.version,
     ) -> InstallStepResult:
         order = RunInstallStep(
@@ -79,6 +80,7 @@ class Installation:
             traefik_version=version,
             address_pool="192.0.2.10-192.0.2.20",
             remove=remove,
+            of_predecessors=of_predecessors,
             backend=self.backend,
             envoy_version=charts.ENVOY_GATEWAY.version,
         )
@@ -314,6 +316,23 @@ async def test_the_removal_waits_for_the_service_behind_which_is_a_load_balancer
     await installation.until_done("traefik", remove=True)
 
 
+async def test_a_reset_gateway_removes_the_objects_of_its_former_uid(
+    installation: Installation,
+) -> None:
+    await installation.until_done("crds")
+    await installation.until_done("gateway-class")
+    later = replace(installation, uid=uuid.uuid4().hex)
+    await later.until_done("gateway-class", remove=True)
+    assert await installation.get(CLASS)
+
+    async def removed() -> bool:
+        order = later.step("gateway-class", remove=True, of_predecessors=True)
+        return (await order).done
+
+    await eventually(removed)
+    assert await installation.get(CLASS) is None
+
+
 async def test_foreign_objects_are_named_and_left_unchanged(
     installation: Installation,
 ) -> None:
@@ -339,6 +358,7 @@ async def test_foreign_objects_are_named_and_left_unchanged(
         with pytest.raises(NameConflict, match="GatewayClass"):
             await installation.step("crds")
         await installation.until_done("gateway-class", remove=True)
+        await installation.step("gateway-class", remove=True, of_predecessors=True)
         found = await installation.get(CLASS)
         assert found
         assert found["spec"]["controllerName"] == "example.com/other"

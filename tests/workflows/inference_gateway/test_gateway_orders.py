@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from api_types.messages.gateway_work import RunInstallStep
+from api_types.messages.delivery import SignalBatchResult
+from api_types.messages.gateway_work import GatewayFacts, RunInstallStep
 from tests.workflows.environment.serverless import Serverless
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.workflow import InferenceGatewayWorkflow
@@ -71,3 +72,36 @@ def test_a_gateway_whose_deletion_waits_for_services_stays_watched(
     )
     assert not asyncio.run(gateway.tear_down())
     assert started == ["watch"] * connects
+
+
+def test_a_gateway_that_was_reset_in_its_deletion_connects_while_services_use_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "inferencegateway/default")
+    temporal.results = {
+        "connect_gateway": GatewayFacts(kubernetes_version="1.35.4"),
+        "signal_many": SignalBatchResult(),
+    }
+    gateway = InferenceGatewayWorkflow(
+        GatewayState(
+            uid="u",
+            deletion_timestamp="2026-01-01T00:00:00Z",
+            users=["modelservice/ml/talk"],
+        )
+    )
+    monkeypatch.setattr(gateway.watch, "ensure_running", lambda: None)
+    assert not asyncio.run(gateway.tear_down())
+    assert not gateway.state.connected
+    for learn in temporal.seeded:
+        learn(1)
+    assert not asyncio.run(gateway.tear_down())
+    assert gateway.state.connected
+
+
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_gateway_that_was_reset_removes_the_parts_of_its_earlier_run(
+    *, reset: bool
+) -> None:
+    state = GatewayState(uid="u", spec={"backend": "Traefik"}, reset=reset)
+    assert state.install_order("gateway", remove=True).of_predecessors == reset
+    assert not state.install_order("gateway", remove=False).of_predecessors
