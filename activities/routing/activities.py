@@ -231,10 +231,10 @@ class RoutingActivities:
         again = activity.info().attempt > 1
         before = await cluster.get(target)
         # An earlier service of this name, which was deleted by force, may have left a
-        # Middleware, whatever its route references. An earlier attempt may have taken
-        # over that route but not the Middleware.
-        is_taken_over = before is not None and owner_of(before).uid != order.uid
-        middleware_left = order.middleware_left or again or is_taken_over
+        # Middleware, whatever its route references and also without a route. An
+        # earlier attempt may have taken over that route but not the Middleware.
+        is_first = before is None or owner_of(before).uid != order.uid
+        middleware_left = order.middleware_left or again or is_first
         is_named = names_middleware(before)
         if order.gateway_recovers and middleware.digest and not is_named:
             middleware = middlewares.NOT_LOADED_YET

@@ -162,11 +162,17 @@ async def test_a_middleware_exists_as_long_as_a_route_names_it(
         assert await stored(control) == (None, None)
 
 
+@pytest.mark.parametrize("has_route", [True, False])
 async def test_the_first_route_without_retries_deletes_the_middleware_of_an_earlier_service(
-    control: Control,
+    control: Control, *, has_route: bool
 ) -> None:
     async with operator.middlewares(control.cluster), a_gateway(control.api, ENABLED):
         await applied(control, an_order(control, RETRIES))
+        if not has_route:
+            name = service_route_name(control.namespace, "s")
+            await control.api.delete(
+                ObjectId(kinds.HTTP_ROUTE, control.namespace, name)
+            )
         await applied(
             control, an_order(control, None).model_copy(update={"uid": "later"})
         )
