@@ -170,9 +170,8 @@ async def test_the_first_route_without_retries_deletes_the_middleware_of_an_earl
         await applied(control, an_order(control, RETRIES))
         if not has_route:
             name = service_route_name(control.namespace, "s")
-            await control.api.delete(
-                ObjectId(kinds.HTTP_ROUTE, control.namespace, name)
-            )
+            route = ObjectId(kinds.HTTP_ROUTE, control.namespace, name)
+            await control.api.delete(route, propagation="Background")
         await applied(
             control, an_order(control, None).model_copy(update={"uid": "later"})
         )
