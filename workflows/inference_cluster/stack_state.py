@@ -64,6 +64,11 @@ class RemovalProgress(_StackPart):
         """Whether all steps are complete."""
         return self.number > len(self.steps)
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the first step has started and the last one is not complete."""
+        return bool(self.since) and not self.ended
+
     def complete(self, now: str) -> None:
         self.number, self.since = self.number + 1, now
         self.attempts, self.retry_at = 0, ""

@@ -472,8 +472,13 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         link = self.state.cloud
         is_running = cluster_verdict(view_of(self.state)).status == TRUE
         if link.deleted or not (link.was_ready and is_running):
-            for each in ("ClusterReady", "BackendReady"):
-                self.context.set_condition(each, FALSE, "Deleting", _SEE_DELETING)
+            self.context.set_condition("ClusterReady", FALSE, "Deleting", _SEE_DELETING)
+            # The removal of the stack sets this condition while it runs. Two writers in
+            # one pass would queue passes without end.
+            if not self.state.stack.removal.is_running:
+                self.context.set_condition(
+                    "BackendReady", FALSE, "Deleting", _SEE_DELETING
+                )
 
     async def _cloud_is_gone(self) -> bool:
         """Delete the cluster at its cloud once nothing on it holds cloud resources.

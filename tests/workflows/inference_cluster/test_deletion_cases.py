@@ -11,6 +11,7 @@ from api_types.labels import SKIP_IN_CLUSTER_TEARDOWN
 from api_types.messages.cluster_work import RemainingObject
 from tests.workflows.cloud_cluster.decided import ACCOUNT
 from tests.workflows.inference_cluster.test_cluster_gone import REPLICA, Deleting
+from tests.workflows.inference_cluster.test_stack_plan import a_complete_stack
 from workflows.entity.conditions import condition_of
 from workflows.inference_cluster.gaps import FEATURES_AVAILABLE
 
@@ -74,3 +75,28 @@ def test_a_stuck_load_balancer_is_named_and_blocks_deletion_at_the_cloud(
         assert (SKIP_IN_CLUSTER_TEARDOWN in said(deleting)) is (minutes >= 30)
     link.remaining, link.emptied = [], True
     assert orders(deleting) == ["delete"]
+
+
+def test_a_removal_on_a_cluster_that_does_not_answer_queues_no_further_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two steps of a pass that set one condition differently would never come to rest."""
+    then = "2026-01-01T00:00:00Z"
+    silent = {"unreachable_since": then, "unreachable_noticed": then}
+    stack = a_complete_stack()
+    parts = {"stack": stack, "annotations": {}, "occupied": [], "caches": []}
+    deleting = Deleting(monkeypatch, gone=None, **parts, **silent)
+    deleting.cluster.state.cloud.account = ACCOUNT
+    context = deleting.cluster.context
+    monkeypatch.setattr(deleting.cluster, "watch", lambda: None)
+    monkeypatch.setattr(deleting.cluster.removal, "_attempt", lambda *_: None)
+    queued = []
+    for _ in range(4):
+        context.queued = False
+        deleting.step()
+        queued.append(context.queued)
+    assert stack.removal.is_running
+    backend = condition_of(deleting.cluster.state.conditions, "BackendReady")
+    assert backend is not None
+    assert backend.reason == "Uninstalling"
+    assert queued[-2:] == [False, False]
