@@ -409,7 +409,7 @@ def _replicas(objects: Mapping[str, Any], world: "World") -> Iterator[SeenReplic
             held=state.applied is not None and bool(state.applied.held),
             step=state.teardown.number if state.deleting else 0,
             skipped=skipped,
-            was_reset=_was_reset(world, product),
+            was_reset=_was_reset(world, product) or state.start.restarted,
         )
 
 

@@ -104,7 +104,7 @@ class SeenReplica:
     `serving`: it can answer requests, with some copies of each engine at least. `held`: its
     template waits for a cache, and earlier pods may run. `step`: of its teardown; `skipped`:
     a step was skipped, or abandoned with its cluster. `was_reset`: an operator took some of
-    its tasks back.
+    its tasks back, or terminated its earlier run.
     """
 
     uid: str

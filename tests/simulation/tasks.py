@@ -7,6 +7,7 @@ byte for byte.
 """
 
 import asyncio
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ TASK_SECONDS = 10.0
 _HEARTBEAT_SECONDS = 8.0
 _RETRY_SECONDS = 60.0
 """Between two attempts at a task that always fails. The server makes a few more at first."""
+_PROCESSOR_SECONDS = 20.0
+"""No task needs as much. Temporal's SDK gives up a task after two seconds."""
 _CLOSES = {
     "complete_workflow_execution",
     "fail_workflow_execution",
@@ -203,7 +206,12 @@ class Tasks:
         activation.jobs.extend(sorted(jobs, key=_order))
         assert run.instance is not None
         run.ahead = True
-        completion = activate(run.instance, activation)
+        try:
+            completion = activate(run.instance, activation)
+        except EndlessTaskError:
+            run.instance = run.saved = None  # It cannot be evicted.
+            message = f"it needs more than {_PROCESSOR_SECONDS:g} s of processor time"
+            raise AssertionError(f"a workflow task of {run.workflow_id}: {message}") from None
         if completion.HasField("failed"):
             message = _text(completion.failed.failure)
             run.failures.append(message)
@@ -403,11 +411,36 @@ def unresolved(run: Run) -> dict[int, WorkflowCommand]:
     return found
 
 
+class EndlessTaskError(Exception):
+    """A workflow task does not end."""
+
+
 def activate(
     instance: WorkflowInstance, activation: WorkflowActivation
 ) -> WorkflowActivationCompletion:
-    """Activate an instance from within the loop of the simulation."""
-    completion: WorkflowActivationCompletion = outside_loop(lambda: instance.activate(activation))
+    """Activate an instance from within the loop of the simulation.
+
+    Raises EndlessTaskError if the workflow never waits. Only the time of this process
+    counts, so a busy machine makes no difference.
+    """
+    ended: list[bool] = []
+
+    def end(*_: object) -> None:
+        ended.append(True)
+        raise EndlessTaskError
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    # A callback of the loop may swallow the error, so it is raised again.
+    signal.setitimer(signal.ITIMER_VIRTUAL, _PROCESSOR_SECONDS, _PROCESSOR_SECONDS)
+    try:
+        completion: WorkflowActivationCompletion = outside_loop(
+            lambda: instance.activate(activation)
+        )
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+    if ended:
+        raise EndlessTaskError
     return completion
 
 

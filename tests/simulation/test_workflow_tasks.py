@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from temporalio import activity, workflow
 
-from tests.simulation import workers
+from tests.simulation import tasks, workers
 from tests.simulation.clock import Clock, VirtualLoop, virtual_time
 from tests.simulation.runs import COMPLETED, RUNNING, TERMINATED
 from tests.simulation.tasks import Nondeterminism
@@ -49,6 +49,18 @@ class Counting:
         Counting.instances += 1
         await workflow.sleep(timedelta(minutes=Counting.instances))
         await workflow.sleep(timedelta(hours=Counting.hours))
+
+
+@workflow.defn(sandboxed=False)
+class Endless:
+    """Work without a pause, as a reconcile loop does whose passes queue one another."""
+
+    @workflow.run
+    async def run(self, _: None) -> None:
+        """Never wait."""
+        queued = True
+        while queued:
+            await workflow.wait_condition(lambda: queued)
 
 
 Story = Callable[[World], Coroutine[Any, Any, Any]]
@@ -92,6 +104,12 @@ def test_a_local_activity_starts_again_when_its_worker_dies_after_a_heartbeat(
         return world.server.find(ID).status
 
     assert in_world(monkeypatch, Waiting, story) == COMPLETED
+
+
+def test_a_task_that_does_not_end_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "_PROCESSOR_SECONDS", 0.2)
+    with pytest.raises(AssertionError, match=f"task of {ID}: it needs more than 0.2 s"):
+        in_world(monkeypatch, Endless, lambda _: asyncio.sleep(60))
 
 
 async def completed(world: World) -> None:
