@@ -5,7 +5,11 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
-from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+)
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -206,25 +210,42 @@ async def start_replicas(
 
 
 async def start_replica(client: Client, replica: StartReplica) -> StartResult:
-    """Start the workflow of a replica, unless it completed or another uid has its name."""
+    """Start the workflow of a replica, unless it completed or another uid has its name.
+
+    A request of an earlier attempt may arrive late, even after the replica has
+    completed. All attempts to start a run after the same earlier run have one request
+    id, so Temporal starts no second run for the late request.
+    """
     handle = client.get_workflow_handle(
         names.workflow_id("ModelReplica", replica.namespace, replica.name)
     )
     # Most names are new, and their start takes one call.
-    for policy in (
+    reject, allow = (
         WorkflowIDReusePolicy.REJECT_DUPLICATE,
         WorkflowIDReusePolicy.ALLOW_DUPLICATE,
-    ):
-        if await _start(client, handle.id, replica, policy):
-            return StartResult.RUNS
-        last = await handle.describe()
-        is_same = await last.memo_value("uid", "") == replica.uid
-        if last.status == WorkflowExecutionStatus.RUNNING:
-            return StartResult.RUNS if is_same else StartResult.TAKEN
-        is_complete = last.status == WorkflowExecutionStatus.COMPLETED
-        if is_same == is_complete:
-            return StartResult.COMPLETED if is_same else StartResult.UNFINISHED
-    return StartResult.TAKEN
+    )
+    if await _start(client, handle.id, replica, reject):
+        return StartResult.RUNS
+    last = await handle.describe()
+    if (found := await _other_result(last, replica)) is not None:
+        return found
+    if await _start(client, handle.id, replica, allow, f"{replica.uid}/{last.run_id}"):
+        return StartResult.RUNS
+    last = await handle.describe()
+    return await _other_result(last, replica) or StartResult.TAKEN
+
+
+async def _other_result(
+    last: WorkflowExecutionDescription, replica: StartReplica
+) -> StartResult | None:
+    """Return why a replica is not started after a run of its name, or None."""
+    is_same = await last.memo_value("uid", "") == replica.uid
+    if last.status == WorkflowExecutionStatus.RUNNING:
+        return StartResult.RUNS if is_same else StartResult.TAKEN
+    is_complete = last.status == WorkflowExecutionStatus.COMPLETED
+    if is_same != is_complete:
+        return None
+    return StartResult.COMPLETED if is_same else StartResult.UNFINISHED
 
 
 def started_replicas(
@@ -250,7 +271,10 @@ async def _start(
     workflow_id: str,
     replica: StartReplica,
     policy: WorkflowIDReusePolicy,
+    request_id: str | None = None,
 ) -> bool:
+    # The SDK takes a request id, and does not declare it.
+    hidden: dict[str, Any] = {"request_id": request_id}
     try:
         await client.start_workflow(
             "ModelReplica",
@@ -271,6 +295,7 @@ async def _start(
                 deployment=replica.deployment,
                 memo={"uid": replica.uid},
             ),
+            **hidden,
         )
     except WorkflowAlreadyStartedError:
         return False

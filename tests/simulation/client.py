@@ -105,6 +105,7 @@ class SimClient:
         start_signal_args: Sequence[Any] = (),
         static_summary: str = "",
         rpc_timeout: timedelta | None = None,
+        request_id: str | None = None,
     ) -> "Handle":
         """See the SDK."""
         del static_summary, rpc_timeout
@@ -122,6 +123,7 @@ class SimClient:
                 memo=memo or {},
                 attributes=fields,
                 signal=(start_signal, start_signal_args) if start_signal else None,
+                request_id=request_id or "",
             )
 
         run = await self.call(start, id, repeatable=start_signal is not None)

@@ -135,6 +135,8 @@ class Run:
     """Set while no workflow task is open."""
     silent_until: float = 0.0
     full_until: float = 0.0
+    request_id: str = ""
+    """The id of the request that started the run, if its client chose one."""
     reset_from: tuple[str, ...] = ()
     """The ids of the runs whose tasks this run starts with, after a reset."""
     reset_time: datetime | None = None

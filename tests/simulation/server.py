@@ -148,10 +148,16 @@ class Server:
         memo: Mapping[str, Any],
         attributes: Mapping[str, Payload],
         signal: tuple[str, Sequence[Any]] | None,
+        request_id: str = "",
     ) -> Run:
-        """Start an execution, or signal a running one. Raises WorkflowAlreadyStartedError."""
+        """Start an execution, or signal a running one. Raises WorkflowAlreadyStartedError.
+
+        A repeated request has no effect while its run is the last one.
+        """
         execution = self.executions.get(workflow_id)
         run = execution.run if execution else None
+        if run is not None and request_id and run.request_id == request_id:
+            return run
         if run is not None and run.is_open:
             if conflict is not WorkflowIDConflictPolicy.USE_EXISTING:
                 raise WorkflowAlreadyStartedError(workflow_id, kind, run_id=run.run_id)
@@ -171,6 +177,7 @@ class Server:
                 memo=fields,
                 attributes=dict(attributes),
             )
+            run.request_id = request_id
             self.world.note("start", workflow_id)
         if signal is not None:
             self.signal(run, signal[0], signal[1])
