@@ -353,9 +353,18 @@ def ready_counts_equal_the_pods(seen: Snapshot) -> Iterator[str]:
 
 
 def clusters_show_how_they_are(seen: Snapshot) -> Iterator[str]:
-    """A cluster is Ready exactly when it answers, unless it is being deleted."""
+    """A cluster is Ready exactly when it answers, unless it is being deleted.
+
+    A cluster refuses the Helm releases that a forced removal of an earlier cluster of its
+    name left, until a person removes them.
+    """
+    left = frozenset[str]().union(*(found.left_behind for found in _finished(seen).values()))
     for cluster in seen.clusters:
         if cluster.deleting or _is_excused(seen, "inferencecluster", ("", cluster.name)):
+            continue
+        if cluster.finds_release and any(
+            item.startswith(f"{cluster.name}/HelmRelease/") for item in left
+        ):
             continue
         if cluster.ready != cluster.reachable:
             yield (

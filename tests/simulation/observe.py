@@ -450,6 +450,7 @@ def _clusters(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenCluster]:
             name=product.name,
             uid=state.uid,
             ready=is_true(state.conditions, "Ready"),
+            finds_release=_backend_reason(state) == "ReleaseConflict",
             reachable=parts.reachable(product.name) and not _lacks_a_class(state),
             deleting=state.deleting,
             tearing_down=state.stack.removal.begun,
@@ -457,6 +458,11 @@ def _clusters(objects: Mapping[str, Any], parts: Any) -> Iterator[SeenCluster]:
             forced=forced or labels.SKIP_IN_CLUSTER_TEARDOWN in state.annotations,
             unexplained=tuple(_unexplained(state.cloud.states)),
         )
+
+
+def _backend_reason(state: Any) -> str:
+    found = condition_of(state.conditions, "BackendReady")
+    return found.reason if found is not None else ""
 
 
 def _unexplained(states: Iterable[CloudObjectState]) -> Iterator[str]:

@@ -199,13 +199,15 @@ class SeenCluster:
     """An InferenceCluster, of its last run.
 
     `reachable`: its API server answers. `deleting`: its deletion was requested. `tearing_down`: its
-    stack is being removed. `unexplained`: cloud objects with a problem that lacks the
-    cloud's words, the time or the next step.
+    stack is being removed. `finds_release`: its preflight refuses a Helm release.
+    `unexplained`: cloud objects with a problem that lacks the cloud's words, the time or the
+    next step.
     """
 
     name: str
     uid: str = ""
     ready: bool = True
+    finds_release: bool = False
     reachable: bool = True
     deleting: bool = False
     tearing_down: bool = False

@@ -443,6 +443,23 @@ def test_an_object_that_was_reset_in_its_deletion_keeps_its_objects_to_the_end(
     assert len(list(auditors.objects_are_owned(seen))) == findings
 
 
+@pytest.mark.parametrize(("listed", "findings"), [(True, 0), (False, 1)])
+def test_a_cluster_may_wait_until_a_listed_release_is_removed(
+    *, listed: bool, findings: int
+) -> None:
+    release = "eu-1/HelmRelease/kueue-system/mp-kueue"
+    earlier = SeenWorkflow(
+        "inferencecluster/eu-1",
+        "InferenceCluster",
+        uid="c0",
+        running=False,
+        status="COMPLETED",
+        left_behind=frozenset({release} if listed else ()),
+    )
+    seen = replace(with_cluster(ready=False, finds_release=True), replaced=(earlier,))
+    assert len(list(auditors.clusters_show_how_they_are(seen))) == findings
+
+
 def test_a_list_of_left_objects_counts_also_after_another_object_has_taken_the_name() -> None:
     every = (*auditors.ALWAYS, *auditors.AT_REST)
     assert auditors.audit(with_replaced(LISTED), every) == []
