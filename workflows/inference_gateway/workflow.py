@@ -474,12 +474,13 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
                 "BlockedByServices",
                 f"{len(services)} ModelServices use it: {named}; delete them first",
             )
-            # The services serve until they are deleted, so their routes stay watched.
+            # The services serve until they are deleted, so their routes stay watched,
+            # and they learn when the control cluster answers again.
             self._note_lost_watch()
             may_serve = self.state.connects or self.state.reset
             if may_serve and not self._waits() and await self.connect():
                 self.watch.ensure_running()
-            await self._send(self.state.unanswered, self._report())
+            await self.report_changes()
             return False
         self.watch.stop()
         if not self.is_external and not await self._uninstalled():

@@ -6,7 +6,11 @@ from typing import Any
 import pytest
 
 from api_types.messages.delivery import SignalBatchResult
-from api_types.messages.gateway_work import GatewayFacts, RunInstallStep
+from api_types.messages.gateway_work import (
+    GatewayFacts,
+    ObservedGateway,
+    RunInstallStep,
+)
 from tests.workflows.environment.serverless import Serverless
 from workflows.inference_gateway.state import GatewayState
 from workflows.inference_gateway.workflow import InferenceGatewayWorkflow
@@ -57,7 +61,8 @@ def test_a_gateway_whose_deletion_waits_for_services_stays_watched(
     monkeypatch: pytest.MonkeyPatch, connects: int
 ) -> None:
     """A run that continues as new during the wait has to start the watch again."""
-    Serverless(monkeypatch, "inferencegateway/default")
+    temporal = Serverless(monkeypatch, "inferencegateway/default")
+    temporal.results = {"broadcast": None}
     state = GatewayState(
         uid="u",
         deletion_timestamp="2026-01-01T00:00:00Z",
@@ -74,12 +79,44 @@ def test_a_gateway_whose_deletion_waits_for_services_stays_watched(
     assert started == ["watch"] * connects
 
 
+def test_services_of_a_gateway_under_deletion_learn_of_its_control_cluster(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    temporal = Serverless(monkeypatch, "inferencegateway/default")
+    temporal.results = {"signal_many": SignalBatchResult()}
+    gateway = InferenceGatewayWorkflow(
+        GatewayState(
+            uid="u",
+            deletion_timestamp="2026-01-01T00:00:00Z",
+            users=["modelservice/ml/talk"],
+            reported="an earlier state",
+            connects=1,
+            connected=True,
+        )
+    )
+    monkeypatch.setattr(gateway.watch, "ensure_running", lambda: None)
+
+    def reports() -> list[bool]:
+        temporal.executed.clear()
+        assert not asyncio.run(gateway.tear_down())
+        batches = [batch for _, batch in temporal.executed]
+        return [one.payload["connected"] for batch in batches for one in batch.signals]
+
+    silent = {"reachable": False, "error": "no answer"}
+    assert [reports(), reports()] == [[True], []]
+    gateway.state.observed = ObservedGateway(**silent)
+    assert [reports(), reports()] == [[False], []]
+    gateway.state.observed = ObservedGateway(reachable=True)
+    assert [reports(), reports()] == [[True], []]
+
+
 def test_a_gateway_that_was_reset_in_its_deletion_connects_while_services_use_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     temporal = Serverless(monkeypatch, "inferencegateway/default")
     temporal.results = {
         "connect_gateway": GatewayFacts(kubernetes_version="1.35.4"),
+        "broadcast": None,
         "signal_many": SignalBatchResult(),
     }
     gateway = InferenceGatewayWorkflow(
