@@ -60,9 +60,6 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         self.publication = EndpointPublication(
             self.context, self.state.endpoint, "ModelEndpoint"
         )
-        workflow.register_random_seed_callback(
-            lambda _seed: self.publication.note_reset()
-        )
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
@@ -108,6 +105,10 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         """Make the next attempt at once: a new spec may help."""
         if new_generation:
             self.publication.retry()
+
+    def on_reset(self) -> None:
+        """Record that reports and a backend of the tasks that were reset may exist."""
+        self.publication.note_reset()
 
     def on_retry_requested(self) -> None:
         """Make the next attempt at once."""

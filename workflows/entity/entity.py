@@ -104,7 +104,7 @@ class Entity(ABC, Generic[StateT]):
         self._refused_calls: dict[str, str] = {}
         self._retries_requested = 0
         self._has_begun = self._drew_uid_early = False
-        workflow.register_random_seed_callback(self._draw_uid_again)
+        workflow.register_random_seed_callback(self._note_reset)
 
     # Reconcile loop
 
@@ -148,15 +148,23 @@ class Entity(ABC, Generic[StateT]):
             self.state.creation_timestamp or self.context.now()
         )
 
-    def _draw_uid_again(self, seed: int) -> None:
-        """Forget a uid that was drawn before a reset gave the new random seed.
+    def _note_reset(self, seed: int) -> None:
+        """Record that an operator reset the workflow.
+
+        The effects of the tasks after that point remain, and the state does not know
+        them. Only a reset changes the random seed, in the task that follows it, so the
+        replay of the tasks before it decides as they did. The run's id does not serve:
+        the new run replays these tasks too, with its own id.
 
         A reset to the first task delivers the updates of the earlier run first, and the
-        seed of that run would draw its uid, which others may hold for superseded.
+        seed of that run would draw its uid, which others may hold for superseded. So
+        the uid is drawn again.
         """
         del seed
+        self.state.reset = True
         if self._drew_uid_early and not self._has_begun:
             self.state.uid = ""
+        self.on_reset()
 
     async def _until_queued(self) -> None:
         if not self.context.queued:
@@ -272,6 +280,9 @@ class Entity(ABC, Generic[StateT]):
     def waits_for_users(self) -> bool:
         """Return whether the deletion waits for users and has removed nothing yet."""
         return False
+
+    def on_reset(self) -> None:
+        """Record that objects of the tasks that were reset may exist."""
 
     def on_retry_requested(self) -> None:
         """Reset backoffs, because a user requested the next attempt."""

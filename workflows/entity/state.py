@@ -28,6 +28,9 @@ class EntityState(BaseModel):
         manifest_version: the resource version of the last change of labels,
             annotations or spec; 0 if an earlier release made the change.
         registration: the number of the last message in the series of registrations.
+        reset: an operator reset the workflow, so it may have made objects and sent
+            reports that it does not know, under another uid. Set after the tasks that
+            the reset kept, because their replay must stay the same.
         time: the time at the end of the last run (see `SteadyTime`).
         deliveries: the last report about each receiver that refused signals.
 
@@ -61,6 +64,7 @@ class EntityState(BaseModel):
     published_version: int = 0
     manifest_version: int = 0
     registration: int = 0
+    reset: bool = False
     time: str = ""
     deliveries: dict[str, Delivery] = Field(default_factory=dict)
 

@@ -37,8 +37,6 @@ class GatewayState(EntityState):
         repair_at: the time of the next repair.
         taken_steps: the installation steps that were begun and not reverted.
         waiting_step: the reason why the installation waits.
-        reset: an operator reset the workflow, so it may have installed parts that it
-            does not know, under another uid.
 
     """
 
@@ -58,7 +56,6 @@ class GatewayState(EntityState):
     repair_at: str = ""
     taken_steps: list[InstallStep] = Field(default_factory=list)
     waiting_step: str = ""
-    reset: bool = False
     failure: Failure = NO_FAILURE
     retry_at: str = ""
 

@@ -72,18 +72,12 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         super().__init__(read_carried(arguments, GatewayState) or GatewayState())
         check_only_id(self.kind, INFERENCE_GATEWAY.workflow_id)
         self.watch = GatewayWatch(self.context)
-        workflow.register_random_seed_callback(self._note_reset)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
         """Run until the gateway is deleted and its installation is removed."""
         del arguments
         await self.run_until_deleted()
-
-    def _note_reset(self, seed: int) -> None:
-        """Record that the parts of tasks that were reset may be installed."""
-        del seed
-        self.state.reset = True
 
     # Messages
 
@@ -498,8 +492,9 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         for step in self.state.removal_steps:
             if await self._step_is_done(step, remove=True):
                 continue
-            if self.state.failure.type == NoControlCluster.__name__ and not (
-                self.state.connects or self.state.reset
+            if (
+                self.state.failure.type == NoControlCluster.__name__
+                and not self.state.connects
             ):
                 # Nothing was ever installed.
                 return True

@@ -117,9 +117,6 @@ class ModelReplicaState(EntityState):
         overdue: engines whose progress deadline has passed.
         apply_started: the cluster may have objects of this replica.
         inventory_complete: the last apply was not interrupted.
-        reset: an operator reset the workflow, so a teardown without an apply still
-            searches for objects. Only teardowns read it: the commands of tasks that
-            the reset kept must stay the same.
         reported: the last report to the deployment; empty if it must be repeated.
         endpoint: the state of its endpoint on the control cluster.
 
@@ -155,7 +152,6 @@ class ModelReplicaState(EntityState):
     render_at: str = ""
     overdue: list[str] = Field(default_factory=list)
     apply_started: bool = False
-    reset: bool = False
     inventory_complete: bool = False
     failure: Failure = NO_FAILURE
     failure_reason: str = ""

@@ -58,7 +58,6 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
                 "start: is missing; only a ModelDeployment starts a ModelReplica"
             )
         super().__init__(state)
-        workflow.register_random_seed_callback(self._note_reset)
         if (state.start.namespace, state.start.name) != (self.namespace, self.name):
             raise InvalidInput(
                 f"start: names {state.start.namespace}/{state.start.name}, "
@@ -89,17 +88,6 @@ class ModelReplicaWorkflow(Entity[ModelReplicaState]):
         if first is None:
             return None
         return ModelReplicaState(start=first.start)
-
-    def _note_reset(self, seed: int) -> None:
-        """Record that an operator reset the workflow.
-
-        The effects of the tasks after that point remain, and the state does not know
-        them. Only a reset changes the random seed, in the task that follows it, so the
-        replay of the tasks before it decides as they did. The run's id does not serve:
-        the new run replays these tasks too, with its own id.
-        """
-        del seed
-        self.state.reset = True
 
     # One pass
 

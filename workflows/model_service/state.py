@@ -36,8 +36,6 @@ class ServiceState(EntityState):
         applied_digest: the digest of its inputs; empty while unknown.
         attempted_digest: the digest of the last attempt.
         route_started: a route may exist on the control cluster.
-        reset: an operator reset the workflow, so it may have applied objects that it does
-            not know, under another uid.
         answered: the version of the last answered list.
         answered_unapplied: whether the answer came while the route could not be applied.
         observed_version: orders the observations of the watch.
@@ -63,7 +61,6 @@ class ServiceState(EntityState):
     applied_digest: str = ""
     attempted_digest: str = ""
     route_started: bool = False
-    reset: bool = False
     answered: int = 0
     answered_unapplied: bool = False
     observed: ObservedServiceRoute | None = None

@@ -71,19 +71,12 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         super().__init__(read_carried(arguments, ServiceState) or ServiceState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
         self.directory = endpoint_directory(self.namespace)
-        workflow.register_random_seed_callback(self._note_reset)
 
     @workflow.run
     async def run(self, *arguments: Any) -> None:
         """Run until the service is deleted and its route is gone."""
         del arguments
         await self.run_until_deleted()
-
-    def _note_reset(self, seed: int) -> None:
-        """Record that a route and a Middleware of a task that was reset may exist."""
-        del seed
-        self.state.reset = self.state.route_started = True
-        self.state.middleware_started = True
 
     # Messages
 
@@ -154,6 +147,10 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         if self.directory.workflow_id in workflow_ids:
             self.state.report_digest = ""
         self.gateway.register_again(workflow_ids)
+
+    def on_reset(self) -> None:
+        """Record that a route and a Middleware of the tasks that were reset may exist."""
+        self.state.route_started = self.state.middleware_started = True
 
     def on_retry_requested(self) -> None:
         """Apply with the next pass."""
