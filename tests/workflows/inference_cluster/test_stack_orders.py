@@ -457,6 +457,25 @@ def test_a_refused_stack_that_was_given_to_the_cluster_is_removed_with_it() -> N
     assert said_of(world, "ComposingBackend") == []
 
 
+def test_a_cluster_that_was_reset_in_its_deletion_removes_the_stack_that_it_forgot() -> (
+    None
+):
+    world = World(StackState(), deletion_timestamp="2026-01-01T00:00:00Z", reset=True)
+    assert world.installer.looks_before_removal()
+    # The stack carries the former uid until an administrator gives it to the cluster.
+    world.calls.now.pop(PREFLIGHT).failed(CONFLICT)
+    assert world.installer.looks_before_removal()
+    shown = condition_of(world.state.conditions, "Deleting")
+    assert shown is not None
+    assert shown.message == f"preflight: {CONFLICT.message}"
+    world.time += timedelta(hours=1)
+    assert world.installer.looks_before_removal()
+    world.calls.end(PREFLIGHT, a_complete_stack().plan)
+    assert not world.installer.looks_before_removal()
+    assert not world.removal.update()
+    assert world.calls.started == [PREFLIGHT, PREFLIGHT, REMOVE]
+
+
 def test_the_deletion_ends_if_the_stack_still_belongs_to_another_owner() -> None:
     world = refused()
     assert world.installer.looks_before_removal()

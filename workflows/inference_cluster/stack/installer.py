@@ -31,6 +31,7 @@ from api_types.messages.stack import (
 )
 from workflows.entity import backoff
 from workflows.entity.calls import activity_options
+from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
 from workflows.entity.failures import Failure, backoff_after
 from workflows.inference_cluster.gateway import gateway_of
@@ -215,6 +216,10 @@ class StackInstaller:
 
         A user may have given the stack to this cluster after the last preflight. The
         preflight then makes the plan by which the stack is removed.
+
+        A cluster that was reset does not know the stack that it has installed, which
+        carries its former uid. It waits until an administrator gives the stack to it,
+        or until the deletion is forced.
         """
         stack, connection = self._stack, connection_of(self._context.name, self._state)
         if (
@@ -226,13 +231,18 @@ class StackInstaller:
             return False
         failure = stack.failures.get(PREFLIGHT)
         refused = failure is not None and failure.type == NameConflict.__name__
+        was_reset = self._state.reset
         if not stack.removal.looking:
-            if not refused:
+            if not (refused or was_reset):
                 return False
             stack.removal.looking = True
             self._forget_failure(PREFLIGHT)
-        elif refused:
+        elif refused and not was_reset:
             return False
+        elif failure is not None:
+            self._context.set_condition(
+                "Deleting", FALSE, failure.type, f"preflight: {failure.message}"
+            )
         self._preflight(connection)
         return True
 
