@@ -87,6 +87,7 @@ class StagingClusters:
             self._release(fresh)
         elif spec is not None and not self.state.deleting:
             record_unready(self.state, site)
+            fresh.inherits = bool(self._earlier_holder(site))
             if selected and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()

@@ -45,9 +45,11 @@ def selects(match_labels: Mapping[str, str], site: CacheSite) -> bool:
 def is_on_cluster(staging: ClusterStaging, copy: CacheCopy) -> bool:
     """Return whether an artifact may have objects on the cluster.
 
-    This is True from the start of the first apply.
+    This is True from the start of the first apply, and for an artifact that was found
+    there.
     """
-    return not copy.by_pods and (staging.registered or bool(copy.claim_digest))
+    was_found_or_applied = bool(copy.claim_digest or copy.owner_uid)
+    return not copy.by_pods and (staging.registered or was_found_or_applied)
 
 
 def must_remove(

@@ -204,7 +204,8 @@ def left_behind(
         for copy in staging.copies:
             if not is_on_cluster(staging, copy):
                 continue
-            if not copy.cleaned_up:
+            # What an earlier cache has cleaned up is unknown.
+            if not copy.cleaned_up or copy.owner_uid:
                 objects += [
                     (cluster, "Job", names.cache_job_name(copy.claim)),
                     (cluster, "Secret", names.cache_credential_name(copy.claim)),

@@ -289,14 +289,20 @@ class Staging:
             self.context.record_event(
                 "Warning", "NotOwned", f"{cluster}: not deleted: {skipped}"
             )
-        if done.skipped and step.kind == "remove":
-            # A terminated cache of this name may have left these objects.
-            why = f"not deleted: {done.skipped[0]}"
-            left = left_by_label(
-                self.context.namespace, self.context.name, cluster, why
-            )
-            self.state.add_left_behind([left])
+        if step.kind == "remove":
+            # A terminated cache of this name may have left objects.
+            if done.skipped:
+                self._list_by_label(cluster, f"not deleted: {done.skipped[0]}")
+            elif staging.inherits and staging.observed is None:
+                self._list_by_label(
+                    cluster, "an earlier cache of this name was terminated"
+                )
         record_deleted(staging, step)
+
+    def _list_by_label(self, cluster: str, why: str) -> None:
+        context = self.context
+        left = left_by_label(context.namespace, context.name, cluster, why)
+        self.state.add_left_behind([left])
 
     async def leave_behind(self, reason: str) -> None:
         """Give up all clusters, and list the objects that may stay there."""

@@ -138,6 +138,19 @@ def test_a_forced_deletion_lists_volumes_and_remaining_objects() -> None:
     }
 
 
+def test_an_artifact_of_an_earlier_cache_is_listed_with_all_that_it_may_have() -> None:
+    """No cluster has to know this cache for that."""
+    found = CacheCopy(
+        artifact_key="", claim="claim-0", cleaned_up=True, owner_uid="earlier"
+    )
+    left = left_behind({"eu-1": a_staging(found, registered=False)}, "ml", "why")
+    assert [(item.kind, item.name) for item in left] == [
+        ("Job", "claim-0-hyd"),
+        ("Secret", "claim-0-auth"),
+        ("PersistentVolumeClaim", "claim-0"),
+    ]
+
+
 def test_an_image_is_ready_at_once_without_a_step_if_it_cannot_be_staged() -> None:
     staging = a_staging(site=a_site(storage_class_name=""))
     update_selection(staging, PULLED, NOW)

@@ -223,6 +223,17 @@ def test_a_cluster_without_the_cache_is_released_from_an_earlier_cache(
     assert all(can_forget(each, gone, (), NOW) for each in released)
 
 
+@pytest.mark.parametrize("holder", ["earlier", ""])
+def test_a_selected_cluster_may_have_objects_of_an_earlier_cache(holder: str) -> None:
+    state = CacheState(uid="c", spec=SPEC)
+    context = EntityContext(
+        "ModelCache", state, lambda: None, "modelcache/ml/m", lambda: NOW
+    )
+    site = a_site("eu", holders={"ml/m": holder} if holder else {})
+    clusters.StagingClusters(context).reported(site)
+    assert state.stagings["eu"].inherits == bool(holder)
+
+
 GOLD = {"clusterSelector": {"matchLabels": {"tier": "gold"}}}
 
 

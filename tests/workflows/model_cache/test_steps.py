@@ -284,6 +284,32 @@ def test_objects_are_deleted_with_the_uid_of_their_owning_run(
     assert [each.claim for each in cache.state.stagings["eu"].copies] == ["claim-1"]
 
 
+@pytest.mark.parametrize(
+    ("inherits", "is_observed", "left"),
+    [
+        (True, False, ["modelplane.ai/modelcache=weights"]),
+        (True, True, []),
+        (False, False, []),
+    ],
+)
+def test_a_cluster_that_was_never_observed_may_keep_objects_of_an_earlier_cache(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    inherits: bool,
+    is_observed: bool,
+    left: list[str],
+) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/weights")
+    temporal.results = {"delete_cache_objects": TeardownStepResult()}
+    copy = ready()
+    cache = a_cache(us=a_staging(copy, inherits=inherits))
+    staging = cache.state.stagings["us"]
+    staging.observed = observed() if is_observed else None
+    step = NextStep("remove", copy, teardown_steps=(1, 2, 3))
+    asyncio.run(cache.staging._do(staging, step))
+    assert [each.name for each in cache.state.left_behind] == left
+
+
 @pytest.mark.parametrize("was_clean", [True, False])
 def test_a_call_without_the_credential_changes_nothing_about_an_earlier_download(
     monkeypatch: pytest.MonkeyPatch, *, was_clean: bool
