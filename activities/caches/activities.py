@@ -23,7 +23,7 @@ from activities.caches.artifact_objects import (
 )
 from activities.caches.claims import check_storage_class, immutable_fields
 from activities.caches.credentials import KeyOf, read_together, references_of
-from activities.caller import check_caller
+from activities.caller import caller_of, check_caller
 from activities.cluster_objects.cluster_api import (
     ClusterApi,
     ClusterPool,
@@ -36,6 +36,7 @@ from activities.cluster_objects.deletion import (
     poll_intervals,
 )
 from activities.cluster_objects.namespaces import ensure_namespace
+from activities.cluster_objects.ownership import ObjectOwner
 from activities.heartbeat import heartbeating
 from activities.observe.cache import MODEL_CACHE
 from activities.observe.digest import content_digest
@@ -66,9 +67,9 @@ from api_types.messages.caches import (
     ApplyCache,
     AwaitCredential,
     CacheApplied,
+    CacheObjectsDeleted,
     DeleteCacheObjects,
 )
-from api_types.messages.cluster_work import TeardownStepResult
 
 _STORE_POLL_SECONDS = 5.0
 
@@ -179,6 +180,7 @@ class CacheActivities:
             )
             if not job_uid:
                 return Obstacle(targets.job, order.uid, adopted)
+        own = ObjectOwner(MODEL_CACHE, order.namespace, order.name, order.uid)
         return CacheApplied(
             claim=targets.volume.name,
             artifact_key=artifact.key,
@@ -188,7 +190,7 @@ class CacheActivities:
             credential_version=credential.version,
             credential_missing=credential.missing if rendered.held else "",
             adopted=adopted,
-            earlier=await earlier_claims(cluster, targets, order),
+            earlier=await earlier_claims(cluster, targets, own),
             warnings=[*rendered.warnings, *warnings],
         )
 
@@ -232,12 +234,13 @@ class CacheActivities:
     @activity.defn
     async def delete_cache_objects(
         self, order: DeleteCacheObjects
-    ) -> TeardownStepResult:
+    ) -> CacheObjectsDeleted:
         """Run the given steps of `CACHE_STEPS`, each until its objects are deleted.
 
         Objects of other owners are kept and listed in the result.
         """
         check_caller(MODEL_CACHE, order.namespace)
+        own = ObjectOwner(MODEL_CACHE, *caller_of(MODEL_CACHE), order.uid)
         cluster = await self.clusters.at(order.connection)
         targets = ArtifactObjects.of(
             order.claim, workload_namespace(order.namespace, self.settings)
@@ -262,7 +265,10 @@ class CacheActivities:
                         cluster, targets.credential.namespace, order.claim
                     )
                     skipped += await release_all(cluster, shared, order.claim)
-        return TeardownStepResult(skipped=skipped)
+            earlier = (
+                await earlier_claims(cluster, targets, own) if order.search else []
+            )
+        return CacheObjectsDeleted(skipped=skipped, earlier=earlier)
 
     @activity.defn
     async def await_credential(self, order: AwaitCredential) -> str:

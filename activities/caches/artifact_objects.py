@@ -109,17 +109,16 @@ async def adoptable(live: LiveObjects, order: ApplyCache) -> set[str]:
 
 
 async def earlier_claims(
-    cluster: ClusterApi, targets: ArtifactObjects, order: ApplyCache
+    cluster: ClusterApi, targets: ArtifactObjects, own: ObjectOwner
 ) -> list[EarlierClaim]:
-    """Return the claims for other artifacts that this cache or its ended runs made."""
-    own = ObjectOwner(MODEL_CACHE, order.namespace, order.name, order.uid)
+    """Return the claims for other artifacts that a cache or its ended runs made."""
     found = await other_claims(cluster, own, targets.volume)
-    others = set(found.values()) - {order.uid}
+    others = set(found.values()) - {own.uid}
     ended = await ended_uids(activity.client(), own, others) if others else set[str]()
     return [
         EarlierClaim(claim=claim, uid=uid)
         for claim, uid in sorted(found.items())
-        if uid in ended or uid == order.uid
+        if uid in ended or uid == own.uid
     ]
 
 

@@ -15,6 +15,7 @@ from api_types.messages.cluster_work import (
     Connection,
     Seconds,
     StorageClasses,
+    TeardownStepResult,
 )
 
 # Messages to and from clusters.
@@ -203,7 +204,8 @@ class DeleteCacheObjects(Message):
 
     `steps` are numbers of `CACHE_STEPS`. Each step ends when all its objects are gone.
     `uid` is the uid of the run that owns the objects, which is the current run or an
-    earlier one.
+    earlier one. With `search`, the result has the other artifacts of the cache and of
+    its ended runs.
     """
 
     connection: Connection
@@ -212,6 +214,13 @@ class DeleteCacheObjects(Message):
     uid: str
     claim: str
     steps: list[int]
+    search: bool = False
+
+
+class CacheObjectsDeleted(TeardownStepResult):
+    """The result of the deletion of one artifact's objects."""
+
+    earlier: list[EarlierClaim] = Field(default_factory=list)
 
 
 class SecretKey(Message):

@@ -81,13 +81,11 @@ class StagingClusters:
         spec = self.state.spec
         fresh = new_staging(site, volume_class(spec), by_pods=gets_by_pods(spec))
         selected = selects(match_labels(spec), site)
-        if self._earlier_holder(site) and (
-            site.deleting or not selected or fresh.by_pods
-        ):
+        keeps_it = selected and not (fresh.by_pods or site.deleting)
+        if self._earlier_holder(site) and (self.state.deleting or not keeps_it):
             self._release(fresh)
         elif spec is not None and not self.state.deleting:
             record_unready(self.state, site)
-            fresh.inherits = bool(self._earlier_holder(site))
             if selected and fresh.can_stage:
                 self.state.stagings[site.name] = fresh
                 self.context.mark_changed()

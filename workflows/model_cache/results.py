@@ -8,7 +8,7 @@ from datetime import datetime
 
 from activities.render.cache.artifact import IMAGE, NODE_LOCAL
 from api_types import clock, labels, names
-from api_types.messages.caches import CacheApplied
+from api_types.messages.caches import CacheApplied, EarlierClaim
 from api_types.resources.status import LeftBehind
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.model_cache.observation import record_observation
@@ -133,21 +133,21 @@ def record_applied(
         copy.job_uid, copy.job_observed = applied.job_uid, False
         copy.attempts += 1
         copy.failure, copy.exit_code, copy.started_at = "", 0, clock.timestamp(now)
-    _record_earlier(staging, applied)
+    _record_earlier(staging, applied.earlier)
     if staging.observed:
         # The observer may have seen the Job before the apply returned.
         record_observation(staging, staging.observed, now, fresh=False)
 
 
-def _record_earlier(staging: ClusterStaging, applied: CacheApplied) -> None:
+def _record_earlier(staging: ClusterStaging, earlier: Iterable[EarlierClaim]) -> None:
     """Record the volumes of earlier runs of the cache, so that they are removed too."""
     own = [each for each in staging.copies if not each.owner_uid]
-    earlier = [
-        CacheCopy(claim=found.claim, owner_uid=found.uid)
-        for found in applied.earlier
-        if all(each.claim != found.claim for each in own)
+    found = [
+        CacheCopy(claim=each.claim, owner_uid=each.uid)
+        for each in earlier
+        if all(each.claim != copy.claim for copy in own)
     ]
-    staging.copies = [*own, *earlier]
+    staging.copies = [*own, *found]
 
 
 def drop_what_is_elsewhere(staging: ClusterStaging) -> None:
@@ -155,11 +155,18 @@ def drop_what_is_elsewhere(staging: ClusterStaging) -> None:
     staging.copies = [copy for copy in staging.copies if is_on_cluster(staging, copy)]
 
 
-def record_deleted(staging: ClusterStaging, step: NextStep) -> None:
-    """Record that a `clean_up` or `remove` step is complete."""
+def record_deleted(
+    staging: ClusterStaging, step: NextStep, earlier: Iterable[EarlierClaim] = ()
+) -> None:
+    """Record that a `clean_up` or `remove` step is complete.
+
+    The removal of the last artifact may find those of `earlier` runs.
+    """
     step.copy.cleaned_up = True
     if step.kind == "remove":
         staging.copies = [copy for copy in staging.copies if copy is not step.copy]
+        if not staging.copies:
+            _record_earlier(staging, earlier)
 
 
 def write_copies_again(stagings: Iterable[ClusterStaging]) -> None:

@@ -275,6 +275,7 @@ class Staging:
             uid=step.copy.owner_uid or self.state.uid,
             claim=step.copy.claim,
             steps=list(step.teardown_steps),
+            search=step.kind == "remove" and staging.copies == [step.copy],
         )
         done = await workflow.execute_activity_method(
             CacheActivities.delete_cache_objects,
@@ -289,20 +290,14 @@ class Staging:
             self.context.record_event(
                 "Warning", "NotOwned", f"{cluster}: not deleted: {skipped}"
             )
-        if step.kind == "remove":
-            # A terminated cache of this name may have left objects.
-            if done.skipped:
-                self._list_by_label(cluster, f"not deleted: {done.skipped[0]}")
-            elif staging.inherits and staging.observed is None:
-                self._list_by_label(
-                    cluster, "an earlier cache of this name was terminated"
-                )
-        record_deleted(staging, step)
-
-    def _list_by_label(self, cluster: str, why: str) -> None:
-        context = self.context
-        left = left_by_label(context.namespace, context.name, cluster, why)
-        self.state.add_left_behind([left])
+        if done.skipped and step.kind == "remove":
+            # A terminated cache of this name may have left these objects.
+            why = f"not deleted: {done.skipped[0]}"
+            left = left_by_label(
+                self.context.namespace, self.context.name, cluster, why
+            )
+            self.state.add_left_behind([left])
+        record_deleted(staging, step, done.earlier)
 
     async def leave_behind(self, reason: str) -> None:
         """Give up all clusters, and list the objects that may stay there."""

@@ -160,8 +160,6 @@ class ClusterStaging(StatePart):
         retry_at: when the failed step is repeated.
         registered: whether the cluster waits for this cache when it is deleted.
         doubted: whether a report may have come from an earlier cluster of this name.
-        inherits: whether an earlier cache of this name may have objects on the cluster,
-            which the first observation finds.
         awaits: the cluster whose volume determines the revision for this cluster.
         volume_class: the storage class in the spec. Empty for the one that the cluster
             reports.
@@ -181,7 +179,6 @@ class ClusterStaging(StatePart):
     retry_at: str = ""
     registered: bool = False
     doubted: bool = False
-    inherits: bool = False
     awaits: str = ""
     volume_class: str = ""
     by_pods: bool = False

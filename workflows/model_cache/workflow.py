@@ -266,6 +266,10 @@ class ModelCacheWorkflow(Entity[CacheState]):
         Return True when nothing is left.
         """
         self.context.set_condition("Ready", FALSE, "Deleting", "")
+        if not self.state.surveys:
+            # A cache that is deleted before its first pass does not know yet which
+            # clusters an earlier cache of its name has left.
+            await self.clusters.survey()
         check_at = self.users_checked + self._users_pause
         is_due = check_at <= self.context.moment()
         if self.users.mounting() and not self.state.forced and is_due:

@@ -23,6 +23,7 @@ from api_types.messages.caches import (
     ApplyCache,
     AwaitCredential,
     CacheApplied,
+    CacheObjectsDeleted,
     DeleteCacheObjects,
 )
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, eventually
@@ -117,6 +118,16 @@ async def apply(cluster: ClusterUnderTest, order: ApplyCache) -> CacheApplied:
 async def remove(
     cluster: ClusterUnderTest, order: ApplyCache, applied: CacheApplied, *steps: int
 ) -> list[str]:
+    return (await removed(cluster, order, applied, *steps)).skipped
+
+
+async def removed(
+    cluster: ClusterUnderTest,
+    order: ApplyCache,
+    applied: CacheApplied,
+    *steps: int,
+    search: bool = False,
+) -> CacheObjectsDeleted:
     departure = DeleteCacheObjects(
         connection=order.connection,
         cluster=order.cluster,
@@ -124,12 +135,11 @@ async def remove(
         uid=order.uid,
         claim=applied.claim,
         steps=list(steps or (1, 2, 3)),
+        search=search,
     )
-    return (
-        await environment(cluster, order).run(
-            activities_on(cluster).delete_cache_objects, departure
-        )
-    ).skipped
+    return await environment(cluster, order).run(
+        activities_on(cluster).delete_cache_objects, departure
+    )
 
 
 async def live(

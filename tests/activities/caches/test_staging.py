@@ -28,6 +28,7 @@ from tests.activities.caches.staging import (
     environment,
     live,
     remove,
+    removed,
     resized,
 )
 from tests.activities.environment.cluster_in_memory import cluster_in_memory, patch
@@ -310,7 +311,12 @@ async def test_an_apply_names_the_claims_that_ended_runs_of_the_cache_left(
         await apply(cluster, each) for each in (ended, other_plane, other_cache)
     ]
     applied = await apply(cluster, present)
-    assert applied.earlier == [EarlierClaim(claim=left.claim, uid=ended.uid)]
+    found = [EarlierClaim(claim=left.claim, uid=ended.uid)]
+    assert applied.earlier == found
+    # The last removal looks again.
+    last = await removed(cluster, present, applied, search=True)
+    assert last.earlier == found
+    assert (await removed(cluster, ended, left, search=True)).earlier == []
 
 
 async def test_an_apply_names_the_other_claims_of_a_cache_that_was_reset(

@@ -252,6 +252,7 @@ BOUNDS = {
     "AwaitCredential": "the six references that a spec may have at most",
     "CacheApplied": "constant texts, and a uid for each of three objects",
     "DeleteCacheObjects": "steps are constants",
+    "CacheObjectsDeleted": "a claim per artifact of one cache",
     "CapacityPool": "a number per count of devices on a node",
     "CapacityQueue": "the names of one cluster's tenants and pools",
     "CapacitySnapshot": (

@@ -58,7 +58,7 @@ def test_a_recreated_cluster_is_followed_and_its_artifacts_are_checked() -> None
     ],
 )
 def test_a_cluster_that_was_reset_in_its_deletion_is_reached_as_before(
-    successor: dict[str, bool], keeps_it: bool
+    successor: dict[str, Any], keeps_it: bool
 ) -> None:
     """It never connects again, and waits until the volumes on it are deleted."""
     staging = after(a_site(uid="a"), a_site(uid="b", connection=None, **successor))
@@ -221,17 +221,6 @@ def test_a_cluster_without_the_cache_is_released_from_an_earlier_cache(
     assert [event.reason for event in state.events] == ["Abandoned"] * len(released)
     gone = DESIRED._replace(deleting=True)
     assert all(can_forget(each, gone, (), NOW) for each in released)
-
-
-@pytest.mark.parametrize("holder", ["earlier", ""])
-def test_a_selected_cluster_may_have_objects_of_an_earlier_cache(holder: str) -> None:
-    state = CacheState(uid="c", spec=SPEC)
-    context = EntityContext(
-        "ModelCache", state, lambda: None, "modelcache/ml/m", lambda: NOW
-    )
-    site = a_site("eu", holders={"ml/m": holder} if holder else {})
-    clusters.StagingClusters(context).reported(site)
-    assert state.stagings["eu"].inherits == bool(holder)
 
 
 GOLD = {"clusterSelector": {"matchLabels": {"tier": "gold"}}}

@@ -10,8 +10,11 @@ from datetime import datetime, timedelta
 import pytest
 
 from activities.messaging.messages import Survey, SurveyResult
-from api_types.messages.caches import CacheApplied
-from api_types.messages.cluster_work import TeardownStepResult
+from api_types.messages.caches import (
+    CacheApplied,
+    CacheObjectsDeleted,
+    EarlierClaim,
+)
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.entities import SecretsChanged
 from api_types.messages.observations import Observed
@@ -58,7 +61,9 @@ SILENT = {"retry_at": "2026-01-01T00:02:00Z"}
 def a_cache(**stagings: ClusterStaging) -> ModelCacheWorkflow:
     for name, staging in stagings.items():
         staging.site = staging.site.model_copy(update={"name": name})
-    return ModelCacheWorkflow(CacheState(generation=1, spec=SPEC, stagings=stagings))
+    return ModelCacheWorkflow(
+        CacheState(generation=1, spec=SPEC, stagings=stagings, surveys=1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,7 +275,7 @@ def test_objects_are_deleted_with_the_uid_of_their_owning_run(
     monkeypatch: pytest.MonkeyPatch, copy: CacheCopy, uid: str
 ) -> None:
     temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
-    temporal.results = {"delete_cache_objects": TeardownStepResult()}
+    temporal.results = {"delete_cache_objects": CacheObjectsDeleted()}
     cache = a_cache(eu=a_staging(ready(), copy.model_copy(), registered=True))
     cache.state.uid = "u1"
 
@@ -284,30 +289,53 @@ def test_objects_are_deleted_with_the_uid_of_their_owning_run(
     assert [each.claim for each in cache.state.stagings["eu"].copies] == ["claim-1"]
 
 
-@pytest.mark.parametrize(
-    ("inherits", "is_observed", "left"),
-    [
-        (True, False, ["modelplane.ai/modelcache=weights"]),
-        (True, True, []),
-        (False, False, []),
-    ],
-)
-def test_a_cluster_that_was_never_observed_may_keep_objects_of_an_earlier_cache(
+def test_a_cache_that_is_deleted_before_its_first_pass_releases_clusters_of_an_earlier_one(
     monkeypatch: pytest.MonkeyPatch,
-    *,
-    inherits: bool,
-    is_observed: bool,
-    left: list[str],
 ) -> None:
+    temporal = Serverless(monkeypatch, "modelcache/ml/qwen")
+    temporal.results = {"signal_many": SignalBatchResult(), "broadcast": None}
+
+    async def pages(*_: object) -> AsyncIterator[SurveyResult]:
+        site = a_site(holders={"ml/qwen": "earlier"})
+        yield SurveyResult(answers={"inferencecluster/eu-1": site.wire()})
+
+    monkeypatch.setattr(clusters, "query_pages", pages)
+    cache = a_cache()
+    cache.state.surveys = 0
+    cache.state.uid, cache.state.deletion_timestamp = "u1", "2026-01-01T00:00:00Z"
+    monkeypatch.setattr(cache.context, "publish", lambda: None)
+    assert asyncio.run(cache.tear_down())
+    (left,) = cache.state.left_behind
+    assert (left.location, left.name) == ("eu-1", "modelplane.ai/modelcache=qwen")
+    batches = [batch for name, batch in temporal.executed if name == "signal_many"]
+    (staged,) = [one for batch in batches for one in batch.signals]
+    assert (staged.workflow_id, staged.payload["staged"]) == (
+        "inferencecluster/eu-1",
+        False,
+    )
+
+
+def test_the_removal_of_the_last_artifact_finds_those_of_an_earlier_cache(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The cluster may not have answered since the earlier cache was terminated."""
     temporal = Serverless(monkeypatch, "modelcache/ml/weights")
-    temporal.results = {"delete_cache_objects": TeardownStepResult()}
-    copy = ready()
-    cache = a_cache(us=a_staging(copy, inherits=inherits))
+    found = EarlierClaim(claim="claim-8", uid="earlier")
+    older, last = ready(claim="claim-0"), ready()
+    cache = a_cache(us=a_staging(last, older))
     staging = cache.state.stagings["us"]
-    staging.observed = observed() if is_observed else None
-    step = NextStep("remove", copy, teardown_steps=(1, 2, 3))
-    asyncio.run(cache.staging._do(staging, step))
-    assert [each.name for each in cache.state.left_behind] == left
+    for copy in (older, last):
+        step = NextStep("remove", copy, teardown_steps=(1, 2, 3))
+        temporal.results = {
+            "delete_cache_objects": CacheObjectsDeleted(
+                earlier=[found] if copy is last else []
+            )
+        }
+        asyncio.run(cache.staging._do(staging, step))
+    assert [order.search for _, order in temporal.executed] == [False, True]
+    assert [(each.claim, each.owner_uid) for each in staging.copies] == [
+        ("claim-8", "earlier")
+    ]
 
 
 @pytest.mark.parametrize("was_clean", [True, False])

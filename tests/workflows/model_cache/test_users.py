@@ -85,7 +85,7 @@ def test_a_deletion_that_waits_for_a_day_queries_its_users_about_once_an_hour(
     queried = SurveyResult(answers=answers)
     temporal.results = {"signal_many": SignalBatchResult(), "query_each": queried}
     state = CacheState(
-        generation=1, spec=SPEC, deletion_timestamp="2026-01-01T00:00:00Z"
+        surveys=1, generation=1, spec=SPEC, deletion_timestamp="2026-01-01T00:00:00Z"
     )
     cache = ModelCacheWorkflow(state)
     use = CacheUse(
