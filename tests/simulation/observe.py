@@ -368,6 +368,7 @@ def _deployments(
             uid=state.uid,
             deleting=state.deleting,
             was_reset=_was_reset(world, product),
+            drains=bool(state.drain_due),
             wanted=state.wanted,
             scaled=state.last_scale.replicas if state.last_scale else None,
             applied=state.applied_replicas,

@@ -79,13 +79,15 @@ class SeenDeployment:
     `scaled`: the count of the last accepted scale, None if there was none; `applied`: the
     count in the last applied spec. `placeable`: the
     replicas that a new decision would place now. `explained`: the message that says why some
-    are not placed. `was_reset`: an operator took some of its tasks back.
+    are not placed. `was_reset`: an operator took some of its tasks back. `drains`: replicas
+    wait on a drained cluster until a deadline.
     """
 
     name: Name
     uid: str = ""
     deleting: bool = False
     was_reset: bool = False
+    drains: bool = False
     wanted: int = 0
     scaled: int | None = None
     applied: int | None = None

@@ -80,13 +80,15 @@ class Watch:
         """Wait until the auditors find nothing and no pod starts. Raises Finding at the limit.
 
         A pod that starts changes routes, and the end of a download lets replicas be placed. Some
-        engines never start, so these alone are no finding.
+        engines never start, so these alone are no finding. The deadline of a drain evicts
+        replicas.
         """
         for _ in range(SETTLED_WITHIN // SETTLING_PAUSE):
             seen = self.observer.look(whole=True, texts=True)
             self._check(seen)
             found = auditors.audit(seen, auditors.AT_REST)
-            if not found and not self._parts.has_starting_pods():
+            drains = any(each.drains for each in seen.deployments)
+            if not (found or drains or self._parts.has_starting_pods()):
                 return seen
             await asyncio.sleep(SETTLING_PAUSE)
         if found:

@@ -84,6 +84,7 @@ class DeploymentController:
         return [*orders, *replicas.answer_revoked(), *replicas.check_leaving()]
 
     def _request_placements(self, cache: dict[str, Any]) -> list[Order]:
+        self.placements.repeat_at_deadline()
         inputs = placement_inputs(self._state, cache)
         if inputs == self._state.requested_inputs:
             return []

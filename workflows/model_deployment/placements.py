@@ -4,6 +4,7 @@ A request is sent whenever its answer may differ. Nothing here calls: each step 
 the state and returns orders.
 """
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from api_types.messages.scheduling import Evict, PlacementResponse, Resync
@@ -28,6 +29,9 @@ from workflows.model_deployment.state import (
 # Greater than any time in milliseconds: a greater number cannot come from this
 # deployment.
 DIGITS_MAX = 16
+# The clock of the scheduler may differ a little. A request just before the deadline
+# would change nothing.
+DEADLINE_MARGIN = timedelta(seconds=1)
 
 
 class Placements:
@@ -220,6 +224,28 @@ class Placements:
             state.conditions = still_true
             self._context.mark_changed()
         state.scheduler_conditions, state.more = answer.conditions, answer.more
+        self._plan_request_at_deadline()
+
+    def _plan_request_at_deadline(self) -> None:
+        """Plan a request for the time when a drain may evict regardless of its budget."""
+        state = self._context.state
+        seconds = ((state.spec or {}).get("drain") or {}).get("deadlineSeconds")
+        if not (state.more and seconds):
+            state.drain_due = ""
+        elif not state.drain_due:
+            due = self._context.moment() + timedelta(seconds=seconds) + DEADLINE_MARGIN
+            state.drain_due = due.isoformat()
+            self._context.requeue_at(due)
+
+    def repeat_at_deadline(self) -> None:
+        """Request again when the deadline of a drain has passed."""
+        state = self._context.state
+        if not state.drain_due:
+            return
+        if self._context.is_future(state.drain_due):
+            self._context.requeue_at(datetime.fromisoformat(state.drain_due))
+        else:
+            state.drain_due, state.requested_inputs = "", None
 
     def _track(self, plan: AnswerPlan) -> None:
         """Apply the placements, deletions and updates of an answer to the state."""

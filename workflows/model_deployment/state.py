@@ -239,6 +239,8 @@ class DeploymentState(EntityState):
             answered, last with `answer_sequence`.
         scheduler_conditions: the conditions of the last answer.
         more: the last answer has further steps that depend on the health of replicas.
+        drain_due: when the deadline of the drain budget passes for replicas that the
+            last answer kept on a drained cluster; empty without a deadline.
         adopted: the deployment has looked for replicas of an earlier one of this name.
         sent_labels, sent_flags: the labels and flags that replicas have received beside
             their template.
@@ -280,6 +282,7 @@ class DeploymentState(EntityState):
     message: str = ""
     scheduler_conditions: list[PlacedCondition] = Field(default_factory=list)
     more: bool = False
+    drain_due: str = ""
     epoch: int = 0
     timings: GenerationTimings | None = None
     adopted: bool = False

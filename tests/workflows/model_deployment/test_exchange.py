@@ -3,7 +3,7 @@
 A released placement stays unused.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -48,6 +48,28 @@ def test_a_placement_evicted_before_its_answer_was_read_is_never_started(
     assert started([*orders, *controller.next_orders({})]) == []
     assert {payload["uid"] for payload in named(orders, "revoked")} == {"r"}
     assert named(orders, "place")[-1]["returned"] == ["r"]
+
+
+def test_a_deployment_requests_again_when_the_deadline_of_a_drain_has_passed() -> None:
+    """The scheduler evicts the rest then, and nothing else would cause a request."""
+    controller = a_controller()
+    state = state_of(controller)
+    state.spec = {**(state.spec or {}), "drain": {"deadlineSeconds": 600}}
+    controller.next_orders({})
+    waiting = answer(controller, PLACEMENT).model_copy(update={"more": True})
+    controller.placed(waiting)
+    controller.next_orders({})
+    due = datetime.fromisoformat(state.drain_due)
+    assert timedelta(seconds=600) < due - NOW < timedelta(seconds=610)
+    controller.next_orders({})
+    assert named(controller.next_orders({}), "place") == []
+    assert controller.replicas._context.requeue_time == due
+    state.drain_due = NOW.isoformat()
+    assert named(controller.next_orders({}), "place")
+    # The answer that evicts the rest ends the wait.
+    controller.placed(answer(controller, PLACEMENT))
+    controller.next_orders({})
+    assert state.drain_due == ""
 
 
 @pytest.mark.parametrize(
