@@ -262,7 +262,8 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
     }
     finished = _finished(seen)
-    every = (*seen.workflows.values(), *finished.values())
+    # A person may have read the list of an object that was terminated later.
+    every = (*seen.workflows.values(), *seen.replaced)
     listed = frozenset().union(*(found.left_behind for found in every))
     for item in seen.objects:
         owner = finished.get(item.owner)

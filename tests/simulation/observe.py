@@ -142,9 +142,11 @@ class Observer:
     def _replaced(self) -> tuple[SeenWorkflow, ...]:
         for workflow_id, execution in self.world.server.executions.items():
             for run in execution.runs[:-1]:
-                if run.status == COMPLETED and run.run_id not in self.replaced:
-                    empty = SeenWorkflow(workflow_id, run.kind, running=False, status=run.status)
-                    self.replaced[run.run_id] = _shown(empty, run.ended)
+                if run.run_id in self.replaced or run.status not in (COMPLETED, TERMINATED):
+                    continue
+                before = self.ended.get(run.run_id, SeenWorkflow(workflow_id, run.kind))
+                last = replace(before, running=False, status=run.status)
+                self.replaced[run.run_id] = _shown(last, run.ended)
         return tuple(self.replaced.values())
 
     def _routes(self, objects: Mapping[str, Any]) -> Iterator[SeenRoute]:

@@ -238,7 +238,7 @@ class Snapshot:
     Attributes:
         seconds: virtual time. `broken`: ids of workflows that a
         persisting fault affects; no other one is excused.
-        workflows: the last run of each id. `replaced`: objects that ended by themselves before
+        workflows: the last run of each id. `replaced`: objects that ended before
         another one of their name started.
         unreachable: clusters whose API server does not answer now.
         ledger_differences: the answer of the scheduler's own `audit`. `waits`: the

@@ -465,6 +465,11 @@ def test_a_list_of_left_objects_counts_also_after_another_object_has_taken_the_n
     assert auditors.audit(with_replaced(LISTED), every) == []
 
 
+def test_a_list_counts_also_after_its_object_was_terminated() -> None:
+    terminated = with_replaced(replace(LISTED, status="TERMINATED"))
+    assert list(auditors.objects_are_owned(terminated)) == []
+
+
 def test_a_persisting_fault_excuses_the_object_that_has_it_and_no_other_one() -> None:
     waiting = replace(
         SOUND,
