@@ -231,8 +231,8 @@ class RoutingActivities:
         again = activity.info().attempt > 1
         before = await cluster.get(target)
         # An earlier service of this name, which was deleted by force, may have left a
-        # Middleware, whatever its route references and also without a route. An
-        # earlier attempt may have taken over that route but not the Middleware.
+        # Middleware. Its route need not reference it, and may be gone. An earlier
+        # attempt may have taken over that route but not the Middleware.
         is_first = before is None or owner_of(before).uid != order.uid
         middleware_left = order.middleware_left or again or is_first
         is_named = names_middleware(before)

@@ -289,7 +289,7 @@ class WorkloadActivities:
 async def _with_unlisted(
     cluster: ClusterApi, order: ApplyReplica, rendered: Rendered
 ) -> ApplyReplica:
-    """Add what interrupted applies may have left on the cluster to the inventory."""
+    """Add objects that interrupted applies may have left to the inventory."""
     if order.search:
         order = await with_found(cluster, order)
     if order.search or activity.info().attempt > 1:

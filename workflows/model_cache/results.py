@@ -160,7 +160,7 @@ def record_deleted(
 ) -> None:
     """Record that a `clean_up` or `remove` step is complete.
 
-    The removal of the last artifact may find those of `earlier` runs.
+    The removal of the last artifact may find artifacts of `earlier` runs.
     """
     step.copy.cleaned_up = True
     if step.kind == "remove":
@@ -211,7 +211,7 @@ def left_behind(
         for copy in staging.copies:
             if not is_on_cluster(staging, copy):
                 continue
-            # What an earlier cache has cleaned up is unknown.
+            # The cache does not know which of these objects an earlier cache deleted.
             if not copy.cleaned_up or copy.owner_uid:
                 objects += [
                     (cluster, "Job", names.cache_job_name(copy.claim)),
