@@ -79,13 +79,15 @@ def the_ledger_equals_a_recount(seen: Snapshot) -> Iterator[str]:
 
 
 def no_workflow_task_fails(seen: Snapshot) -> Iterator[str]:
-    """No workflow task fails, and no run ends with a failure."""
+    """No workflow task fails or repeats its passes, and no run ends with a failure."""
     for workflow_id, found in seen.workflows.items():
         yield from (
             f"a workflow task of {workflow_id} failed: {failure}" for failure in found.failures
         )
         if found.status in ("FAILED", "TIMED_OUT", "CANCELED"):
             yield f"{workflow_id} ended as {found.status}"
+        if "event/PassesRepeat" in found.shown:
+            yield f"the passes of {workflow_id} queue one another without end"
 
 
 def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:

@@ -167,6 +167,11 @@ REFUSED = [
         f"{REPLICA_ID} ended as FAILED",
     ),
     Refused(
+        auditors.no_workflow_task_fails,
+        with_workflow(shown=frozenset({"event/PassesRepeat"})),
+        f"the passes of {REPLICA_ID} queue one another without end",
+    ),
+    Refused(
         auditors.teardowns_keep_their_order,
         with_replica(deleting=True, step=2),
         "ml/chat-eu-1-0 is in step 2 of its teardown, and the route of ml/talk still has it",

@@ -69,6 +69,10 @@ from workflows.entity.timers.steady_time import SteadyTime
 
 # The number of request ids that `describe` shows.
 REQUESTS_SHOWN = 64
+# No workflow task needs as many passes. Without a limit, passes that queue one another
+# would never let the task end, and would block the thread of the worker.
+PASSES_MAX = 100
+PAUSE_AFTER_PASSES = timedelta(minutes=1)
 
 
 StateT = TypeVar("StateT", bound=EntityState)
@@ -104,6 +108,7 @@ class Entity(ABC, Generic[StateT]):
         self._refused_calls: dict[str, str] = {}
         self._retries_requested = 0
         self._has_begun = self._drew_uid_early = False
+        self._passes = self._passes_since = 0
         workflow.register_random_seed_callback(self._note_reset)
 
     # Reconcile loop
@@ -167,9 +172,26 @@ class Entity(ABC, Generic[StateT]):
         self.on_reset()
 
     async def _until_queued(self) -> None:
+        if self.context.queued and self._has_too_many_passes():
+            self.context.record_event(
+                "Warning",
+                "PassesRepeat",
+                f"{PASSES_MAX} passes in a row changed the object, which is a defect; "
+                "the next pass follows in a minute",
+            )
+            self.publish()
+            self.context.queued = False
+            self.context.requeue_after(PAUSE_AFTER_PASSES)
         if not self.context.queued:
             self._timer.update(self.context.requeue_time)
             await workflow.wait_condition(lambda: self.context.queued)
+
+    def _has_too_many_passes(self) -> bool:
+        """Count the passes of a workflow task, which does not change its history."""
+        length = workflow.info().get_current_history_length()
+        self._passes = self._passes + 1 if length == self._passes_since else 1
+        self._passes_since = length
+        return self._passes > PASSES_MAX
 
     async def _resync_periodically(self) -> None:
         while True:
