@@ -481,11 +481,7 @@ class People:
             await self._apply_again(workflow_id)
 
     async def reset(self, workflow_id: str, share: float) -> None:
-        """Reset a workflow to an earlier task, so that it keeps a share of its tasks.
-
-        While the clock is behind, the numbers of its messages would be lower than those
-        that it sent. The documentation forbids that.
-        """
+        """Reset a workflow to an earlier task, so that it keeps a share of its tasks."""
         recorded = len(self.world.server.find(workflow_id).recorded)
         if recorded and self.world.clock.has_caught_up():
             kept = int(share * (recorded - 1))
