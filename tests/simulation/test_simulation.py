@@ -181,6 +181,37 @@ KEPT = [
         "tiny",
         "a cache that lost one cluster dropped all others, and left its volumes there unlisted",
     ),
+    Kept(
+        6010,
+        DAYS,
+        "tiny",
+        "a late request to start a replica started it again after it had completed",
+    ),
+    Kept(
+        5992,
+        DAYS,
+        "tiny",
+        "a gateway under deletion did not report that its control cluster answered again",
+    ),
+    Kept(
+        7043,
+        DAYS,
+        "tiny",
+        "a cache left the volume of a terminated run that visibility did not list yet",
+    ),
+    Kept(
+        5984,
+        DAYS,
+        "tiny",
+        "a cluster that was reset during its deletion forgot its stack, and left it",
+    ),
+    Kept(
+        4843,
+        DAYS,
+        "tiny",
+        "two steps of a pass set one condition differently, and the workflow task never ended",
+        costly=True,
+    ),
 ]
 
 
