@@ -242,10 +242,20 @@ def everything_that_fits_is_placed(seen: Snapshot) -> Iterator[str]:
 
 
 def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
-    """Every deletion has ended, unless it waits for users or for the end of a fault."""
+    """Every deletion has ended, unless it waits for users or for the end of a fault.
+
+    The deletion of a cluster also waits for routes that a status lists as left behind,
+    until a person deletes them.
+    """
+    listed = _listed(seen)
     for workflow_id, found in seen.workflows.items():
         if not found.running or not found.deleting or workflow_id in seen.broken:
             continue
+        if "no route and no InferencePool is left" in found.unsettled:
+            place = workflow_id.partition("/")[2]
+            routes = [each for each in seen.objects if each.place == place and each.kind in _ROUTES]
+            if routes and all(_is_listed(each, listed) for each in routes):
+                continue
         if not (found.unsettled.startswith(WAITS_FOR_USERS) and _names_a_user(seen, found)):
             yield f"{workflow_id} is being deleted for ever: {found.unsettled}"
 
@@ -264,9 +274,7 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
     }
     finished = _finished(seen)
-    # A person may have read the list of an object that was terminated later.
-    every = (*seen.workflows.values(), *seen.replaced)
-    listed = frozenset().union(*(found.left_behind for found in every))
+    listed = _listed(seen)
     for item in seen.objects:
         owner = finished.get(item.owner)
         own = owner.left_behind if owner is not None else frozenset()
@@ -530,6 +538,7 @@ def _by_owner(pods: Iterable[SeenPod]) -> Mapping[str, list[SeenPod]]:
     return found
 
 
+_ROUTES = ("HTTPRoute", "InferencePool")
 _OWNERS_OF_PODS = ("Deployment", "LeaderWorkerSet", "owner")
 
 
@@ -537,6 +546,15 @@ def _finished(seen: Snapshot) -> dict[str, SeenWorkflow]:
     """Return the objects that ended by themselves, by uid."""
     every = (*seen.replaced, *seen.workflows.values())
     return {found.uid: found for found in every if found.finished and found.uid}
+
+
+def _listed(seen: Snapshot) -> frozenset[str]:
+    """Return all leftovers.
+
+    A person may have read the list of an object that was terminated later.
+    """
+    every = (*seen.workflows.values(), *seen.replaced)
+    return frozenset[str]().union(*(found.left_behind for found in every))
 
 
 def _lists_pods(owner: SeenWorkflow, cluster: str) -> bool:

@@ -470,6 +470,34 @@ def test_a_list_of_left_objects_counts_also_after_another_object_has_taken_the_n
     assert auditors.audit(with_replaced(LISTED), every) == []
 
 
+@pytest.mark.parametrize(("listed", "findings"), [(True, 0), (False, 1)])
+def test_the_deletion_of_a_cluster_may_wait_for_listed_routes(
+    *, listed: bool, findings: int
+) -> None:
+    route = SeenObject("eu-1", "HTTPRoute", ("ml", "chat"), "r0")
+    cluster = SeenWorkflow(
+        "inferencecluster/eu-1",
+        "InferenceCluster",
+        uid="c1",
+        deleting=True,
+        unsettled="Uninstalling: stack U1: no route and no InferencePool is left; waits for chat",
+    )
+    earlier = SeenWorkflow(
+        REPLICA_ID,
+        uid="r0",
+        running=False,
+        status="COMPLETED",
+        left_behind=frozenset({"eu-1/HTTPRoute/ml/chat"} if listed else ()),
+    )
+    seen = replace(
+        SOUND,
+        objects=(route,),
+        workflows={**SOUND.workflows, cluster.workflow_id: cluster},
+        replaced=(earlier,),
+    )
+    assert len(list(auditors.what_is_deleted_is_gone(seen))) == findings
+
+
 def test_a_list_counts_also_after_its_object_was_terminated() -> None:
     terminated = with_replaced(replace(LISTED, status="TERMINATED"))
     assert list(auditors.objects_are_owned(terminated)) == []
