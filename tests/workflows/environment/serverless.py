@@ -7,6 +7,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 # More turns than any condition needs that becomes true.
 _TURNS_MAX = 100_000
+_HISTORY_LENGTHS = count(1)
 
 
 def id_of(kind: str, name: str = "qwen-eu-0") -> str:
@@ -35,6 +37,8 @@ def a_continued_run(workflow_id: str) -> SimpleNamespace:
         continued_run_id="the run before",
         attempt=1,
         cron_schedule=None,
+        # Each pass is in a task of its own, with a longer history.
+        get_current_history_length=_HISTORY_LENGTHS.__next__,
     )
 
 
