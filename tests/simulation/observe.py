@@ -167,15 +167,15 @@ class Observer:
     ) -> Mapping[Pool, SeenPool]:
         """Count nodes, and excuse some pools until all fits again.
 
-        These pools shrank, are counted otherwise, or have pods that somebody made by hand,
-        or pods of a replica whose deletion was forced before they ended.
+        These pools shrank, are counted otherwise, or have pods that somebody made or
+        unlabelled by hand, or pods of a replica whose deletion was forced before they ended.
         """
         nodes: dict[Pool, int] = {}
         for node in self.world.parts.nodes():
             pool = (node.cluster, node.pool)
             nodes[pool] = nodes.get(pool, 0) + 1
         by_device, devices = _accounting(scheduler)
-        others = self._skipped.union(self.world.parts.owners_of_scaled())
+        others = self._skipped.union(self.world.parts.owners_of_scaled(), ("",))
         excused = {(pod.cluster, pod.pool) for pod in pods if pod.owner in others}
         excused |= self.world.parts.take_shrunk()
         pools = {*nodes, *self._nodes, *self._excused, *excused}
