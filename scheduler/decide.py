@@ -402,6 +402,7 @@ def _build_decision(cycle: SchedulingCycle, policy: EntryPolicy) -> Decision:
             *conditions.note_conditions(notes),
         ),
         more=cycle.more or _holds_more(cycle),
+        drain_deadline=cycle.drain_deadline,
         digest=_digest(placements, (*evictions, *cycle.victims), condition.message),
         scheduler_version=SCHEDULER_VERSION,
         message=condition.message,

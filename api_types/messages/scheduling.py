@@ -106,8 +106,10 @@ class PlacementResponse(Message):
     """The response to a `PlacementRequest`.
 
     `more`: further steps wait for the health of replicas; the deployment requests again
-    when it changes. `sequence` orders the responses to one request, because the
-    scheduler decides a request again while it waits for capacity.
+    when it changes. `drain_due_seconds`: it requests again after this time, when the
+    drain budget stops protecting a replica; 0 if it protects none. `sequence` orders
+    the responses to one request, because the scheduler decides a request again while it
+    waits for capacity.
     """
 
     request_id: Id
@@ -120,6 +122,7 @@ class PlacementResponse(Message):
     message: Text = ""
     conditions: list[PlacedCondition] = Field(default_factory=list)
     more: bool = False
+    drain_due_seconds: int = 0
     scheduler_version: Id = ""
 
 

@@ -184,6 +184,8 @@ class Decision:
         victims: replicas of other deployments that are preempted.
         more: whether further steps wait for the health of replicas; request again when it
             changes.
+        drain_deadline: when the drain budget stops protecting a replica, in ms; 0 if it
+            protects none. Request again then.
         waiting_since: since when the deployment reserves capacity, in ms; -1 if it does
             not.
         unfinished: number of decisions in a row, including this one, that ended before
@@ -208,6 +210,7 @@ class Decision:
     notes: tuple[RetainedNote, ...] = ()
     conditions: tuple[DecidedCondition, ...] = ()
     more: bool = False
+    drain_deadline: int = 0
     digest: str = ""
     scheduler_version: str = ""
     message: str = ""

@@ -39,6 +39,7 @@ from scheduler.placement.rollout import (
     changeable,
     drained_replicas,
     is_outdated,
+    next_drain_deadline,
     partitioned_replicas,
     unavailable_limit,
 )
@@ -72,6 +73,7 @@ class SchedulingCycle:
     evicted_entries: list[LedgerEntry] = field(default_factory=list)
     refused: list[tuple[str, str]] = field(default_factory=list)
     more: bool = False
+    drain_deadline: int = 0
     preemption: str = ""
     is_cut_short: bool = False
     unfinished: int = 0
@@ -202,6 +204,7 @@ class SchedulingCycle:
         for kept in drained_replicas(self.deployment, self.kept, self.overlay.now):
             self._evict_kept(kept, reasons.DRAINED, kept.drain_reason)
         self.more = any(kept.drain_reason for kept in self.kept)
+        self.drain_deadline = next_drain_deadline(self.deployment, self.kept)
 
     def scale_down(self) -> int:
         """Evict surplus replicas.

@@ -165,3 +165,12 @@ def drained_replicas(
         key=lambda k: (k.entry.ready, k.entry.name),
     )
     return overdue + rest[: max(0, allowed - len(overdue))]
+
+
+def next_drain_deadline(
+    deployment: DeploymentView, kept: Sequence[RetainedReplica]
+) -> int:
+    """Return when the budget stops protecting a drained replica, in ms; 0 if never."""
+    seconds = deployment.policy.drain.deadline_seconds
+    since = [k.drain_since for k in kept if k.drain_reason]
+    return min(since) + seconds * 1000 if since and seconds else 0

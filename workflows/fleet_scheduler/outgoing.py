@@ -3,6 +3,7 @@
 Pure: `calls` sends them.
 """
 
+import math
 from typing import Any
 
 from api_types.messages.delivery import EntityRef, SignalRequest, entity
@@ -146,8 +147,14 @@ def placement_response(
             for item in decision.conditions
         ],
         more=decision.more,
+        drain_due_seconds=_drain_due_seconds(decision),
         scheduler_version=version,
     )
+
+
+def _drain_due_seconds(decision: Decision) -> int:
+    left = decision.drain_deadline - decision.now
+    return max(1, math.ceil(left / 1000)) if decision.drain_deadline else 0
 
 
 def _evicted(victim: Eviction) -> ReplicaEviction:

@@ -224,18 +224,11 @@ class Placements:
             state.conditions = still_true
             self._context.mark_changed()
         state.scheduler_conditions, state.more = answer.conditions, answer.more
-        self._plan_request_at_deadline()
-
-    def _plan_request_at_deadline(self) -> None:
-        """Plan a request for the time when a drain may evict regardless of its budget."""
-        state = self._context.state
-        seconds = ((state.spec or {}).get("drain") or {}).get("deadlineSeconds")
-        if not (state.more and seconds):
-            state.drain_due = ""
-        elif not state.drain_due:
-            due = self._context.moment() + timedelta(seconds=seconds) + DEADLINE_MARGIN
-            state.drain_due = due.isoformat()
-            self._context.requeue_at(due)
+        state.drain_due = ""
+        if answer.drain_due_seconds:
+            pause = timedelta(seconds=answer.drain_due_seconds) + DEADLINE_MARGIN
+            state.drain_due = (self._context.moment() + pause).isoformat()
+            self._context.requeue_after(pause)
 
     def repeat_at_deadline(self) -> None:
         """Request again when the deadline of a drain has passed."""

@@ -239,8 +239,8 @@ class DeploymentState(EntityState):
             answered, last with `answer_sequence`.
         scheduler_conditions: the conditions of the last answer.
         more: the last answer has further steps that depend on the health of replicas.
-        drain_due: when the deadline of the drain budget passes for replicas that the
-            last answer kept on a drained cluster; empty without a deadline.
+        drain_due: when the drain budget stops protecting a replica of the last answer;
+            empty if it protects none.
         adopted: the deployment has looked for replicas of an earlier one of this name.
         sent_labels, sent_flags: the labels and flags that replicas have received beside
             their template.

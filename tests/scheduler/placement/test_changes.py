@@ -480,8 +480,9 @@ def test_after_the_drain_deadline_the_budget_no_longer_counts() -> None:
     )
     put_replicas(world, view, "a/0", "a/1", "a/2")
     world.put_cluster(cluster("a", 3, taints=["maintenance:NoExecute"]), NOW)
-    assert len(decided(world, view, NOW + 59_999).evictions) == 1
-    assert len(decided(world, view, NOW + 60_000).evictions) == 3
+    before, after = (decided(world, view, NOW + ms) for ms in (59_999, 60_000))
+    assert (len(before.evictions), before.drain_deadline) == (1, NOW + 60_000)
+    assert (len(after.evictions), after.drain_deadline) == (3, 0)
 
 
 def test_without_a_drain_budget_all_are_evicted_at_once() -> None:

@@ -1,4 +1,4 @@
-"""The message that tells a deployment of an eviction."""
+"""The messages in which the scheduler sends its decisions to a deployment."""
 
 import pytest
 
@@ -29,3 +29,24 @@ def test_an_eviction_has_the_detail_or_else_the_reason(
         for evicted in placement_response(request, decision, Fleet(), 1, "v").evictions
     ] == [reason]
     assert eviction(victim, 1).payload["eviction"]["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("deadline", "seconds"), [(0, 0), (61_000, 61), (61_001, 62), (900, 1)]
+)
+def test_an_answer_has_the_time_until_the_budget_of_a_drain_ends(
+    deadline: int, seconds: int
+) -> None:
+    """It is a duration, because the clock of the deployment may differ."""
+    view = deployment(engine())
+    request = place(view)
+    decision = Decision(
+        request.request_id,
+        view.namespace,
+        view.name,
+        desired=1,
+        now=0,
+        drain_deadline=deadline,
+    )
+    answer = placement_response(request, decision, Fleet(), 1, "v")
+    assert answer.drain_due_seconds == seconds

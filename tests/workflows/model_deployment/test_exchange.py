@@ -54,9 +54,10 @@ def test_a_deployment_requests_again_when_the_deadline_of_a_drain_has_passed() -
     """The scheduler evicts the rest then, and nothing else would cause a request."""
     controller = a_controller()
     state = state_of(controller)
-    state.spec = {**(state.spec or {}), "drain": {"deadlineSeconds": 600}}
     controller.next_orders({})
-    waiting = answer(controller, PLACEMENT).model_copy(update={"more": True})
+    waiting = answer(controller, PLACEMENT).model_copy(
+        update={"drain_due_seconds": 600}
+    )
     controller.placed(waiting)
     controller.next_orders({})
     due = datetime.fromisoformat(state.drain_due)
