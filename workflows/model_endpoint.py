@@ -12,6 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from activities.routing.activities import RoutingActivities
+from api_types.errors import NoControlCluster
 from api_types.messages.gateway_work import ControlObserved
 from api_types.messages.routing import EndpointWithdrawn, GatewayChanged
 from api_types.messages.scheduling import Resync
@@ -108,7 +109,7 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
 
     def on_reset(self) -> None:
         """Record that reports and a backend of the tasks that were reset may exist."""
-        self.publication.note_reset()
+        self.publication.note_unknown()
 
     def on_retry_requested(self) -> None:
         """Make the next attempt at once."""
@@ -143,6 +144,8 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         await self.gateway.follow()
         problems = self.problems()
         if problems:
+            if self.state.endpoint.sequence == 0 and self.state.gateway.connected:
+                self.publication.note_unknown()
             await self.carry_out(self.publication.withdraw())
             await self.carry_out(self.publication.remove())
         else:
@@ -258,11 +261,14 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         published = self.state.endpoint
         for kind in ("RoutingReady", "Ready"):
             self.context.set_condition(kind, FALSE, "Deleting")
+        if published.applied is None:
+            # The first apply takes over the backend of an endpoint that was terminated.
+            self.publication.note_unknown()
         await self.carry_out(self.publication.withdraw())
         if not published.is_withdrawn and not self.state.forced:
             self._wait("the routes of services still have it")
             return False
-        if published.backend_started and not await self._backend_is_removed():
+        if not await self._backend_is_removed():
             return False
         await self.carry_out(self.publication.end())
         await self.gateway.leave()
@@ -273,14 +279,14 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
             self.publication.abandon("the teardown was forced while routes may have it")
             return True
         await self.carry_out(self.publication.remove())
-        if not self.state.endpoint.backend_started:
+        published, failure = self.state.endpoint, self.state.endpoint.failure
+        if not published.backend_started:
             return True
-        if self.state.forced and self.state.endpoint.failure.type:
-            self.publication.abandon(
-                f"the teardown was forced; {self.state.endpoint.failure.type}"
-            )
+        if failure.type == NoControlCluster.__name__ and published.applied is None:
             return True
-        failure = self.state.endpoint.failure
+        if self.state.forced and failure.type:
+            self.publication.abandon(f"the teardown was forced; {failure.type}")
+            return True
         self._wait(
             f"its backend remains: {failure.type}: {failure.message}"
             if failure.type

@@ -280,9 +280,10 @@ class RoutingActivities:
                 of_predecessors=order.of_predecessors,
             )
             await remove([route])
-            if order.gateway == "Envoy":
+            # An earlier service of the name may have been behind the other gateway.
+            if order.gateway == "Envoy" or order.of_predecessors:
                 await remove(await envoy_routes.parts_of(cluster, owner))
-            elif order.middleware_left:
+            if order.gateway != "Envoy" and order.middleware_left:
                 await middlewares.delete_middleware(owner, remove)
 
     # The gateway

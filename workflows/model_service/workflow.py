@@ -17,7 +17,7 @@ from temporalio.exceptions import ActivityError
 from activities.routing.activities import RoutingActivities
 from api_types import names
 from api_types.digests import report_digest
-from api_types.errors import NameConflict
+from api_types.errors import NameConflict, NoControlCluster
 from api_types.messages.gateway_work import (
     AppliedRoute,
     ApplyRoute,
@@ -294,16 +294,16 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         )
 
     async def _remove_route(self) -> None:
-        if not self.state.route_started:
-            return
+        # The first apply takes over the objects of a service that was terminated.
+        has_unknown = self.state.reset or self.state.applied is None
         await workflow.execute_activity_method(
             RoutingActivities.remove_service_route,
             RemoveRoute(
                 namespace=self.namespace,
                 name=self.name,
                 uid=self.state.uid,
-                of_predecessors=self.state.reset,
-                middleware_left=self.state.middleware_started or None,
+                of_predecessors=has_unknown,
+                middleware_left=self.state.middleware_started or has_unknown or None,
                 gateway="Envoy" if decisions.falls_back(self.state) else None,
             ),
             **activity_options.on_cluster(
@@ -539,7 +539,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         """
         for kind in ("RoutingReady", "Ready"):
             self.context.set_condition(kind, FALSE, "Deleting")
-        if self.state.route_started and not await self._route_is_removed():
+        if not await self._route_is_removed():
             return False
         if self.state.report_sequence:
             gone = self.report().model_copy(
@@ -579,6 +579,11 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             await self._remove_route()
         except ActivityError as error:
             failure = failure_of(error)
+            if (
+                failure.type == NoControlCluster.__name__
+                and not self.state.route_started
+            ):
+                return True
             if self.state.forced:
                 route = LeftBehind(
                     kind="HTTPRoute",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
 
 from api_types.names import workflow_id
 from api_types.resources.kinds import BY_KIND
@@ -47,8 +48,8 @@ class Serverless:
 
     `local` counts the local ones.
 
-    `results` maps activity names to results. An activity without a result fails as an
-    unexpected attempt.
+    `results` maps activity names to results, or to the failure that ends the attempts.
+    An activity without a result fails as an unexpected attempt.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, workflow_id: str) -> None:
@@ -82,11 +83,26 @@ class Serverless:
         self.executed.append((method.__name__, argument))
         if method.__name__ not in self.results:
             raise UnexpectedActivityError(method.__name__)
-        return self.results[method.__name__]
+        result = self.results[method.__name__]
+        if isinstance(result, ApplicationError):
+            raise an_activity_error() from result
+        return result
 
     async def _execute_locally(self, method: Any, argument: Any, **options: Any) -> Any:
         self.local += 1
         return await self._execute(method, argument, **options)
+
+
+def an_activity_error() -> ActivityError:
+    return ActivityError(
+        "",
+        scheduled_event_id=1,
+        started_event_id=1,
+        identity="",
+        activity_type="",
+        activity_id="",
+        retry_state=None,
+    )
 
 
 class UnexpectedActivityError(Exception):

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ApplicationError
 
 from api_types.messages.gateway_work import AppliedRoute, ObservedServiceRoute
 from api_types.messages.routing import EntryEndpoints, GatewayChanged, ServiceEndpoints
-from tests.workflows.environment.serverless import NOW, Serverless
+from tests.workflows.environment.serverless import NOW, Serverless, an_activity_error
 from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.model_service import decisions
 from workflows.model_service.state import ServiceState
@@ -38,17 +38,9 @@ class ControlCluster:
         self.serverless.now += timedelta(seconds=3)
         if not self.refuses:
             return APPLIED.model_copy(update={"digest": CHANGED.digest})
-        error = ActivityError(
-            "",
-            scheduled_event_id=1,
-            started_event_id=1,
-            identity="",
-            activity_type="",
-            activity_id="",
-            retry_state=None,
+        raise an_activity_error() from ApplicationError(
+            "no answer", type="ClusterUnreachable"
         )
-        error.__cause__ = ApplicationError("no answer", type="ClusterUnreachable")
-        raise error
 
 
 async def passes_of_one_task(service: ModelServiceWorkflow) -> None:

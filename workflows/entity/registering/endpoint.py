@@ -58,8 +58,9 @@ class PublishedEndpoint(BaseModel):
         withdrawn_at: the time of that answer.
         repeat: the last report is sent again under a new number.
         backend_started: the backend may exist on the control cluster.
-        reset: an operator reset the owner, so it may have made reports and objects that
-            it does not know, under another uid.
+        has_unknown: reports and a backend that the owner does not know may exist, under
+            another uid: an operator reset the owner, or terminated an earlier owner of
+            this name.
         applied_from: the input of the applied backend.
         publish_at: the time when a gateway that may have lost its watch knows the
             backend; empty if the gateway knows it.
@@ -82,7 +83,7 @@ class PublishedEndpoint(BaseModel):
     withdrawn_at: str = ""
     repeat: bool = False
     backend_started: bool = False
-    reset: bool = False
+    has_unknown: bool = False
     applied: AppliedBackend | None = None
     applied_from: str = ""
     publish_at: str = ""
@@ -213,16 +214,16 @@ class EndpointPublication:
     def withdraw(self) -> list[EndpointOrder]:
         """Order that no service routes the endpoint any more."""
         state = self._state
-        is_unknown = state.reset and state.sequence == 0
+        is_unknown = state.has_unknown and state.sequence == 0
         return (
             [self._report(None)]
             if state.reported is not None or is_unknown or self._is_asked_again()
             else []
         )
 
-    def note_reset(self) -> None:
-        """Record that reports and a backend of a task that was reset may exist."""
-        self._state.reset = self._state.backend_started = True
+    def note_unknown(self) -> None:
+        """Record that reports and a backend may exist that the owner does not know."""
+        self._state.has_unknown = self._state.backend_started = True
 
     def withdraw_unknown(self) -> list[EndpointOrder]:
         """Order the withdrawal of an endpoint that an earlier run may have published."""
@@ -236,7 +237,7 @@ class EndpointPublication:
         state = self._state
         if not (state.backend_started and self.may_be_removed) or self._waits():
             return []
-        order = RemoveBackend(**self._identity(), of_predecessors=state.reset)
+        order = RemoveBackend(**self._identity(), of_predecessors=state.has_unknown)
         return [RemoveBackendOrder(order)]
 
     def end(self) -> list[EndpointOrder]:
