@@ -40,9 +40,9 @@ from scheduler.explain.capacity_use import (
 from scheduler.explain.conditions import priority_class_problem
 from scheduler.explain.pool_report import pool_report
 from scheduler.fleet.combined_cache import combined_cache
+from scheduler.fleet.expiries import expiries, next_expiry
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.manifests import cluster_view, deployment_view, template_digest
-from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.fleet.snapshots import snapshot
 from scheduler.fleet.snapshots.decision_state import (
     decision_state,
@@ -112,6 +112,7 @@ __all__ = [
     "cluster_view",
     "decision_state",
     "evicted_workloads",
+    "expiries",
     "named_in",
     "next_expiry",
     "next_timeouts",

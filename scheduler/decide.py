@@ -28,6 +28,7 @@ from scheduler.explain.diagnosis import diagnose
 from scheduler.explain.gang import gang_begun
 from scheduler.explain.placement_report import PlacementReason, placement_reasons
 from scheduler.explain.suggestions import Suggestion, Suggestions
+from scheduler.fleet.expiries import drop_expired
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.ledger import Ledger
 from scheduler.fleet.nomination import nominate
@@ -251,11 +252,10 @@ def apply(
         fleet.refused[decision.namespace, decision.deployment, cluster, pool] = (
             decision.now
         )
-    _drop_expired_refusals(fleet, decision.now)
     for victim in decision.victims:
         fleet.preempted_at[(victim.namespace, victim.deployment)] = decision.now
-    _drop_expired_preemptions(fleet, decision.now)
     changed = _record_search(fleet, decision) or changed
+    drop_expired(fleet, decision.now)
     _drop_expired_searches(fleet, decision.now)
     if changed or decision.victims or decision.refused:
         fleet.version += 1
@@ -282,18 +282,6 @@ def _drop_expired_searches(fleet: Fleet, now: int) -> None:
         if now - at >= SEARCH_AGAIN_MS
     ]:
         del fleet.ended_searches[owner]
-
-
-def _drop_expired_preemptions(fleet: Fleet, now: int) -> None:
-    limit = now - fleet.options.preemption_cooldown_seconds * 1000
-    for owner in [owner for owner, at in fleet.preempted_at.items() if at <= limit]:
-        del fleet.preempted_at[owner]
-
-
-def _drop_expired_refusals(fleet: Fleet, now: int) -> None:
-    limit = now - fleet.options.refusal_seconds * 1000
-    for where in [where for where, at in fleet.refused.items() if at <= limit]:
-        del fleet.refused[where]
 
 
 def _apply_to_ledger(ledger: Ledger, decision: Decision) -> bool:

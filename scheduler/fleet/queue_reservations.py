@@ -60,15 +60,3 @@ def ahead_of(
         and reservation.in_force(now, hold_for_seconds)
     ]
     return sorted(ahead, key=lambda reservation: reservation.queue_position)
-
-
-def next_expiry(
-    reservations: Mapping[Owner, QueueReservation], now: int, hold_for_seconds: int
-) -> int | None:
-    """Return the time in ms at which the next reservation in force expires, or None."""
-    ends = [
-        known.since + hold_for_seconds * 1000 + 1
-        for known in reservations.values()
-        if known.in_force(now, hold_for_seconds)
-    ]
-    return min(ends, default=None)

@@ -117,7 +117,7 @@ class Inbox:
                 self.refuse(signal.name, shortened(str(error), PROBLEM_BYTES_MAX))
         cache.release_withheld()
         cache.request_resync(cache.admission.take_overdue())
-        cache.expire_queue_reservations()
+        cache.notice_expiries()
         cache.requeue_unplaced()
         return bool(state.inbox)
 

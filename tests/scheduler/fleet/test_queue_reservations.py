@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from scheduler.decide import apply, decide, decide_and_explain
+from scheduler.fleet.expiries import next_expiry
 from scheduler.fleet.fleet import Fleet
-from scheduler.fleet.queue_reservations import next_expiry
 from scheduler.fleet.snapshots import snapshot
 from scheduler.model.inputs import DeploymentView, ScheduleRequest
 from scheduler.model.policy import PlacementPolicy, SchedulerOptions
@@ -74,19 +74,11 @@ def test_devices_of_a_reserved_pool_are_reserved_too() -> None:
 def test_a_reservation_expires_after_hold_for_and_does_not_start_again() -> None:
     world = half_full()
     settled(world, BIG)
-    assert (
-        next_expiry(world.queue_reservations, NOW, STRICT.hold_for_seconds)
-        == NOW + 5 * MINUTE + 1
-    )
+    assert next_expiry(world, NOW) == NOW + 5 * MINUTE + 1
     assert places(decided(world, SMALL, NOW + 5 * MINUTE)) == []
     assert settled(world, BIG, NOW + 4 * MINUTE, "again").waiting_since == NOW
     assert places(decided(world, SMALL, NOW + 5 * MINUTE + 1)) == ["a/0"]
-    assert (
-        next_expiry(
-            world.queue_reservations, NOW + 5 * MINUTE + 1, STRICT.hold_for_seconds
-        )
-        is None
-    )
+    assert next_expiry(world, NOW + 5 * MINUTE + 1) is None
 
 
 def test_the_time_until_a_reservation_expires_is_a_setting() -> None:

@@ -9,8 +9,10 @@ from scheduler.explain.placement_report import _price
 from scheduler.fleet.caches.quota_usage import QuotaAmount, amount_of
 from scheduler.fleet.caches.tried_clusters import ScoreColumn, TriedClusters
 from scheduler.fleet.cluster_index import ClusterSet
+from scheduler.fleet.expiries import next_expiry
+from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.overlay import FleetOverlay
-from scheduler.fleet.queue_reservations import QueueReservation, ahead_of, next_expiry
+from scheduler.fleet.queue_reservations import QueueReservation, ahead_of
 from scheduler.hardware.node_fitting import Trial
 from scheduler.hardware.template import compile_template
 from scheduler.model.decision import (
@@ -267,5 +269,9 @@ def test_the_order_of_the_queue_is_priority_then_time_then_name(
 def test_the_next_reservation_expires_a_millisecond_after_its_time(
     ages: list[int], expires: int | None
 ) -> None:
-    queue = {("ml", f"m-{age}"): waiting(f"m-{age}", 0, NOW - age) for age in ages}
-    assert next_expiry(queue, NOW, 7) == (None if expires is None else NOW + expires)
+    world = Fleet(SchedulerOptions(hold_for_seconds=7))
+    for age in ages:
+        world.set_queue_reservation(
+            ("ml", f"m-{age}"), waiting(f"m-{age}", 0, NOW - age)
+        )
+    assert next_expiry(world, NOW) == (None if expires is None else NOW + expires)

@@ -23,6 +23,7 @@ from scheduler import (
     Owner,
     SnapshotReader,
     decision_state,
+    expiries,
     named_in,
     next_expiry,
     pack_rows,
@@ -463,32 +464,18 @@ class SchedulerCache:
         if self.fleet.set_queue_reservation((namespace, name), None):
             self.hints.add_everywhere()
 
-    def expire_queue_reservations(self) -> None:
-        """Record whether queue reservations have expired since the last call."""
-        checked, self.state.reservations_checked = (
-            self.state.reservations_checked,
-            self.now(),
-        )
-        kept = self.fleet.options.hold_for_seconds * 1000
-        reservations = self.fleet.queue_reservations.values()
-        if any(
-            checked <= reservation.since + kept < self.state.reservations_checked
-            for reservation in reservations
+    def notice_expiries(self) -> None:
+        """Queue the waiting requests if a time limit has ended since the last call."""
+        checked, self.state.expiries_checked = self.state.expiries_checked, self.now()
+        if self.state.unplaced and any(
+            checked < end <= self.state.expiries_checked for end in expiries(self.fleet)
         ):
             self.hints.add_everywhere()
 
-    def next_queue_reservation_expiry(self) -> timedelta | None:
-        """Return the time until the next queue reservation expires; None without one."""
-        now = self.now()
-        expiry = next_expiry(
-            self.fleet.queue_reservations, now, self.fleet.options.hold_for_seconds
-        )
-        return None if expiry is None else timedelta(milliseconds=expiry - now)
-
     def next_timeout(self) -> timedelta | None:
-        """Return the time until a queue reservation expires or an admission times out.
-
-        None means never.
-        """
-        due, expiry = self.admission.delays(), self.next_queue_reservation_expiry()
-        return min(due if expiry is None else [*due, expiry], default=None)
+        """Return the time until a limit ends or an admission times out; None for never."""
+        delays, now = self.admission.delays(), self.now()
+        end = next_expiry(self.fleet, now) if self.state.unplaced else None
+        if end is not None:
+            delays.append(timedelta(milliseconds=end - now))
+        return min(delays, default=None)

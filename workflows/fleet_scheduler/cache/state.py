@@ -132,7 +132,7 @@ class SchedulerState(BaseModel):
     deleting_clusters: dict[str, list[str] | None] = Field(default_factory=dict)
     deleting_deployments: dict[str, str] = Field(default_factory=dict)
     classes: dict[str, int] = Field(default_factory=dict)
-    reservations_checked: int = 0
+    expiries_checked: int = 0
     audit: list[str] = Field(default_factory=list)
     time: str = ""
     decided: int = 0

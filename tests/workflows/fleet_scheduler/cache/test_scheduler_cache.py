@@ -180,7 +180,7 @@ def test_requests_behind_a_queue_reservation_are_decided_again_when_the_reservat
         "big",
         "small",
     ]
-    assert made.next_queue_reservation_expiry() == timedelta(minutes=5, milliseconds=1)
+    assert made.next_timeout() == timedelta(minutes=5, milliseconds=1)
     clock.ms += 4 * MINUTE
     assert cycle(made) == []
     clock.ms += MINUTE + 1
@@ -188,7 +188,29 @@ def test_requests_behind_a_queue_reservation_are_decided_again_when_the_reservat
         "the end of a reservation is a change for its owner too"
     )
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
-    assert made.next_queue_reservation_expiry() is None
+    assert made.next_timeout() is None
+
+
+def test_a_waiting_request_is_decided_again_when_others_may_be_preempted_again() -> (
+    None
+):
+    clock = Clock()
+    made = cache_with(clock, cluster("a", 1))
+    cycle(made)
+    preempted = deployment(name="preempted")
+    made.fleet.preempted_at["ml", "preempted"] = clock.ms
+    assert cycle(made, ("place", place(preempted))) == ["preempted"]
+    assert made.next_timeout() is None, "nobody waits"
+    big = deployment(engine(copies=4), name="big")
+    assert cycle(made, ("place", place(big))) == ["big"]
+    delay = made.next_timeout()
+    assert delay is not None
+    assert timedelta(minutes=10) <= delay < timedelta(minutes=10, seconds=10)
+    clock.ms += int(delay.total_seconds() * 1000) - 1
+    assert cycle(made) == []
+    clock.ms += 1
+    assert cycle(made) == ["big"]
+    assert made.next_timeout() is None
 
 
 def test_a_queue_reservation_ends_with_its_deployment_and_is_carried_over() -> None:
@@ -208,7 +230,7 @@ def test_a_queue_reservation_ends_with_its_deployment_and_is_carried_over() -> N
     )
     made.state.inbox.append(ReceivedSignal("forget", gone.wire()))
     assert cycle(made, ("place", place(deployment(name="small")))) == ["small"]
-    assert made.next_queue_reservation_expiry() is None
+    assert made.next_timeout() is None
     assert [entry.deployment for entry in made.fleet.entries()] == ["small"]
 
 
