@@ -264,11 +264,13 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     """Each object is owned by an entity that lives, or is listed as left behind.
 
     An entity that was reset during its deletion deletes the objects of its former uid at
-    the end of the deletion.
+    the end of the deletion. A cluster that was reset cannot get its stack back while its
+    API server is lost.
     """
     running = [found for found in seen.workflows.values() if found.running]
     living = {found.uid for found in running if found.uid}
-    living = living.union(*(found.uids_before_resets for found in running if found.deleting))
+    waiting = [each for each in running if each.deleting or each.workflow_id in seen.broken]
+    living = living.union(*(each.uids_before_resets for each in waiting))
     # A cloud workflow owns its objects for longer than the InferenceCluster exists.
     living |= {
         found.workflow_id.rpartition("/")[2] for found in running if found.kind == "CloudCluster"
@@ -278,7 +280,8 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     for item in seen.objects:
         owner = finished.get(item.owner)
         own = owner.left_behind if owner is not None else frozenset()
-        if item.owner not in living and not _is_listed(item, listed | own):
+        is_left = _is_listed(item, listed | own) or _has_lost_its_mark(seen, item)
+        if item.owner not in living and not is_left:
             yield (
                 f"{item} belongs to nobody who lives ({item.owner or 'no owner'}), and is not "
                 "listed as left behind"
@@ -569,7 +572,31 @@ def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
     """
     namespace, _ = item.name
     by_label = f"{item.place}/label/{namespace}/{item.cache}"
-    return not listed.isdisjoint((str(item), by_label, f"{item.place}/owner/{item.owner}"))
+    # A cluster lists whole caches, whose objects may be of an earlier uid.
+    by_cache = f"{item.place}/ModelCache//{namespace}/{item.cache.rpartition('=')[2]}"
+    by_owner = f"{item.place}/owner/{item.owner}"
+    return not listed.isdisjoint((str(item), by_label, by_cache, by_owner))
+
+
+def _has_lost_its_mark(seen: Snapshot, item: SeenObject) -> bool:
+    """Return whether an object is of the stack of a terminated cluster, without its mark.
+
+    A person deleted the object that shows which InferenceCluster has installed the stack.
+    The next cluster of the name must not take the releases over, nor remove them.
+    """
+    if any(each.kind == "HelmRelease" and each.owner for each in _at(seen, item.place)):
+        return False
+    every = (*seen.workflows.values(), *seen.replaced)
+    terminated = {
+        found.uid
+        for found in every
+        if found.workflow_id == f"inferencecluster/{item.place}" and found.status == "TERMINATED"
+    }
+    return bool(terminated) and (not item.owner or item.owner in terminated)
+
+
+def _at(seen: Snapshot, place: str) -> Iterator[SeenObject]:
+    return (item for item in seen.objects if item.place == place)
 
 
 def _left_routes(seen: Snapshot) -> Iterator[Name]:

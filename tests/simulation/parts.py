@@ -26,6 +26,7 @@ from api_types import labels
 from api_types.errors import CredentialsInvalid, Unsupported
 from api_types.messages.cluster_work import Connection
 from api_types.settings import Settings
+from fakes.gcp.calls.faults import EtagRace
 from tests.simulation import kinds
 from tests.simulation.charts import DEVICE_CLASS
 from tests.simulation.cluster import ApiServer, ClusterClient, Mood
@@ -358,6 +359,8 @@ class Parts:
                     yield ObjectView(name, "HelmRelease", where[0], marks["name"], owner)
 
         for each in self.google.objects() if self.google else ():
+            if each.name.endswith(f"/{EtagRace.member}"):
+                continue
             kind = each.name.rsplit("/", 2)[-2]
             yield ObjectView("gke", kind, "", each.name, each.owner)
 
