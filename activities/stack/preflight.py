@@ -73,7 +73,8 @@ async def check(
         )
     name, uid = order.connection.cluster, order.cluster_uid
     mark = await check_mark(cluster, name, uid)
-    problems = await _foreign_releases(cluster, order, plan, ours=is_marked(mark, uid))
+    found = is_marked(mark, uid)
+    problems = await _foreign_releases(cluster, order, plan, ours=found)
     problems += await _foreign_objects(cluster, name, uid, plan)
     existing = await find_existing(cluster, order, plan)
     problems += existing.problems
@@ -96,6 +97,7 @@ async def check(
             "kept": existing.adopted,
             "adopted": list(existing.adopted),
             "left": existing.left,
+            "found": found,
         }
     )
 

@@ -117,7 +117,8 @@ class StackPlan(Message):
     components whose releases do not change, because the wanted version is older and a
     downgrade is impossible, with the reason. Their releases have the installed version.
     `adopted`: the components in `kept` that are not installed at all, because others
-    installed them. `left`: what others have and the stack does not touch.
+    installed them. `left`: what others have and the stack does not touch. `found`: the
+    cluster already has the mark of this stack's owner.
     """
 
     digest: Id
@@ -134,6 +135,7 @@ class StackPlan(Message):
     left: Annotated[list[Text], Field(max_length=_RELEASES_MAX)] = Field(
         default_factory=list
     )
+    found: bool = False
 
 
 class ApplyStackObjects(StackOrder):

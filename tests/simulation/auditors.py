@@ -280,7 +280,7 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     for item in seen.objects:
         owner = finished.get(item.owner)
         own = owner.left_behind if owner is not None else frozenset()
-        is_left = _is_listed(item, listed | own) or _has_lost_its_mark(seen, item)
+        is_left = _is_listed(item, listed | own) or _is_in_listed_stack(seen, item, listed)
         if item.owner not in living and not is_left:
             yield (
                 f"{item} belongs to nobody who lives ({item.owner or 'no owner'}), and is not "
@@ -578,25 +578,16 @@ def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
     return not listed.isdisjoint((str(item), by_label, by_cache, by_owner))
 
 
-def _has_lost_its_mark(seen: Snapshot, item: SeenObject) -> bool:
-    """Return whether an object is of the stack of a terminated cluster, without its mark.
+def _is_in_listed_stack(seen: Snapshot, item: SeenObject, listed: frozenset[str]) -> bool:
+    """Return whether an object is in a stack of an earlier cluster that the next one lists.
 
-    A person deleted the object that shows which InferenceCluster has installed the stack.
-    The next cluster of the name must not take the releases over, nor remove them.
+    Its owner is unknown if a person deleted the mark of the stack.
     """
-    if any(each.kind == "HelmRelease" and each.owner for each in _at(seen, item.place)):
+    if f"{item.place}/stack//{item.place}" not in listed:
         return False
     every = (*seen.workflows.values(), *seen.replaced)
-    terminated = {
-        found.uid
-        for found in every
-        if found.workflow_id == f"inferencecluster/{item.place}" and found.status == "TERMINATED"
-    }
-    return bool(terminated) and (not item.owner or item.owner in terminated)
-
-
-def _at(seen: Snapshot, place: str) -> Iterator[SeenObject]:
-    return (item for item in seen.objects if item.place == place)
+    owners = {each.uid for each in every if each.workflow_id == f"inferencecluster/{item.place}"}
+    return item.owner in {"", *owners}
 
 
 def _left_routes(seen: Snapshot) -> Iterator[Name]:

@@ -38,14 +38,13 @@ from workflows.inference_cluster.spec import (
     reporting_classes,
 )
 from workflows.inference_cluster.stack.calls import BackgroundCalls
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import REASON_BYTES_MAX, ClusterState
 
 EMPTY = "empty"
 _POOLS_KEPT = 50
 # After this time the condition explains how to continue without the cluster.
 _OFFER_AFTER = timedelta(minutes=30)
 _NAMED_MAX = 3
-_REASON_BYTES_MAX = 600
 _YES = "true"
 _VOLUME = "PersistentVolume"
 
@@ -365,7 +364,7 @@ class CloudOrders:
                     namespace=item.namespace,
                     location=self._context.name,
                     reason=shortened(
-                        f"{reason}; {item.why}".rstrip("; "), _REASON_BYTES_MAX
+                        f"{reason}; {item.why}".rstrip("; "), REASON_BYTES_MAX
                     ),
                 )
                 for item in self._link.remaining

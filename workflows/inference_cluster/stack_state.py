@@ -25,8 +25,8 @@ class RemovalProgress(_StackPart):
 
     Attributes:
         begun: whether the wait for replicas and caches is over. It does not start again.
-        looking: whether the deletion asks again for the owner of a stack that the last
-            preflight has refused.
+        looking: whether the deletion asks for the owner of a stack that no preflight has
+            found, or that the last one has refused.
         purge: whether definitions that charts leave behind are deleted too.
         number: the number of the current step, from 1.
         since: when the current step started.

@@ -15,6 +15,9 @@ from workflows.entity.state import EntityState
 from workflows.inference_cluster.cloud_state import CloudLink
 from workflows.inference_cluster.stack_state import StackState
 
+# The limit of the reason of a LeftBehind entry. The state carries hundreds of them.
+REASON_BYTES_MAX = 600
+
 
 class KnownClass(Message):
     """The last report of an InferenceClass. Earlier versions did not carry a uid."""

@@ -438,6 +438,7 @@ def refused() -> World:
 
 
 CONFLICT = Failure("NameConflict", "the stack belongs to another cluster")
+GIVEN = a_plan().model_copy(update={"found": True})
 
 
 def test_a_refused_stack_that_was_given_to_the_cluster_is_removed_with_it() -> None:
@@ -450,7 +451,7 @@ def test_a_refused_stack_that_was_given_to_the_cluster_is_removed_with_it() -> N
     world.time += timedelta(hours=1)
     assert world.installer.looks_before_removal()
     assert world.stack.removal.looking
-    world.calls.end(PREFLIGHT, a_complete_stack().plan)
+    world.calls.end(PREFLIGHT, GIVEN)
     assert not world.installer.looks_before_removal()
     assert not world.removal.update()
     assert world.calls.started == [PREFLIGHT, PREFLIGHT, REMOVE]
@@ -470,27 +471,68 @@ def test_a_cluster_that_was_reset_in_its_deletion_removes_the_stack_that_it_forg
     assert shown.message == f"preflight: {CONFLICT.message}"
     world.time += timedelta(hours=1)
     assert world.installer.looks_before_removal()
-    world.calls.end(PREFLIGHT, a_complete_stack().plan)
+    world.calls.end(PREFLIGHT, GIVEN)
     assert not world.installer.looks_before_removal()
     assert not world.removal.update()
     assert world.calls.started == [PREFLIGHT, PREFLIGHT, REMOVE]
+
+
+STACK_STAYS = [("stack", "eu", f"not removed: {CONFLICT.message}")]
+
+
+def left_of(world: World) -> list[tuple[str, str, str]]:
+    return [(each.kind, each.name, each.reason) for each in world.state.left_behind]
 
 
 def test_the_deletion_ends_if_the_stack_still_belongs_to_another_owner() -> None:
     world = refused()
     assert world.installer.looks_before_removal()
     world.calls.now.pop(PREFLIGHT).failed(CONFLICT)
-    assert not world.installer.looks_before_removal()
+    for _ in range(2):
+        assert not world.installer.looks_before_removal()
     assert world.removal.update()
     assert world.calls.started == [PREFLIGHT]
+    assert left_of(world) == STACK_STAYS
+    assert len(said_of(world, "LeftBehind")) == 1
 
 
-def test_a_forced_deletion_and_a_cluster_that_was_not_refused_look_no_more() -> None:
-    forced, never = refused(), World(StackState())
+@pytest.mark.parametrize("found", [True, False])
+def test_a_cluster_without_a_preflight_removes_only_a_stack_that_it_owns(
+    *, found: bool
+) -> None:
+    """Its class was missing, for example, and an earlier cluster may have a stack there."""
+    world = World(StackState(), deletion_timestamp="2026-01-01T00:00:00Z")
+    assert world.installer.looks_before_removal()
+    plan = a_complete_stack().plan
+    assert plan is not None
+    world.calls.end(PREFLIGHT, plan.model_copy(update={"found": found}))
+    assert not world.installer.looks_before_removal()
+    assert world.removal.update() is not found
+    assert world.calls.running(REMOVE) is found
+    assert left_of(world) == []
+
+
+def test_a_forced_deletion_lists_the_stack_without_looking() -> None:
+    forced = refused()
     forced.state.forced = "all"
     assert not forced.installer.looks_before_removal()
-    assert not never.installer.looks_before_removal()
-    assert forced.calls.started == never.calls.started == []
+    assert (forced.calls.started, left_of(forced)) == ([], STACK_STAYS)
+    unknown = World(
+        StackState(), deletion_timestamp="2026-01-01T00:00:00Z", forced="all"
+    )
+    assert not unknown.installer.looks_before_removal()
+    assert left_of(unknown) == [
+        (
+            *STACK_STAYS[0][:2],
+            "not removed: the deletion was forced before its owner was known",
+        )
+    ]
+
+
+def test_a_cluster_that_has_never_connected_has_no_stack() -> None:
+    world = World(StackState(), deletion_timestamp="2026-01-01T00:00:00Z", facts=None)
+    assert not world.installer.looks_before_removal()
+    assert (world.calls.started, left_of(world)) == ([], [])
 
 
 def test_a_forced_removal_lists_the_objects_that_are_or_may_be_installed() -> None:

@@ -29,6 +29,8 @@ from api_types.messages.stack import (
     StackPlan,
     StackSeen,
 )
+from api_types.payloads.limits import shortened
+from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
 from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE
@@ -62,7 +64,7 @@ from workflows.inference_cluster.stack.plan import (
 )
 from workflows.inference_cluster.stack.turn import StackTurn
 from workflows.inference_cluster.stack_state import StackState
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import REASON_BYTES_MAX, ClusterState
 
 # The poll intervals of a check: during an installation, in a late stage, and for a
 # complete stack. A difference on a complete stack must last for CONFIRM_SECONDS.
@@ -217,6 +219,8 @@ class StackInstaller:
         A user may have given the stack to this cluster after the last preflight. The
         preflight then makes the plan by which the stack is removed.
 
+        The same holds for a cluster that is deleted before its first preflight.
+
         A cluster that was reset does not know the stack that it has installed, which
         carries its former uid. It waits until an administrator gives the stack to it,
         or until the deletion is forced.
@@ -225,26 +229,37 @@ class StackInstaller:
         if (
             stack.plan is not None
             or connection is None
+            or self._state.facts is None
             or not is_managed(self._state)
-            or self._state.forced
         ):
             return False
         failure = stack.failures.get(PREFLIGHT)
         refused = failure is not None and failure.type == NameConflict.__name__
-        was_reset = self._state.reset
+        is_answered = refused and stack.removal.looking and not self._state.reset
+        if is_answered or self._state.forced:
+            self._list_unremoved(failure.message if failure is not None else "")
+            return False
         if not stack.removal.looking:
-            if not (refused or was_reset):
-                return False
             stack.removal.looking = True
             self._forget_failure(PREFLIGHT)
-        elif refused and not was_reset:
-            return False
         elif failure is not None:
             self._context.set_condition(
                 "Deleting", FALSE, failure.type, f"preflight: {failure.message}"
             )
         self._preflight(connection)
         return True
+
+    def _list_unremoved(self, problem: str) -> None:
+        """List the stack that may stay on the cluster."""
+        name = self._context.name
+        why = problem or "the deletion was forced before its owner was known"
+        reason = shortened(f"not removed: {why}", REASON_BYTES_MAX)
+        left = LeftBehind(kind="stack", name=name, location=name, reason=reason)
+        if left not in self._state.left_behind:
+            self._state.add_left_behind([left])
+            self._context.record_event(
+                "Warning", "LeftBehind", f"a serving stack may remain: {reason}"
+            )
 
     def _find_outdated_plan(self) -> None:
         """Make a new plan if an earlier version made this one without a component.

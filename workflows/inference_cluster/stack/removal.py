@@ -47,7 +47,7 @@ from workflows.inference_cluster.spec import connection_of, is_managed
 from workflows.inference_cluster.stack.calls import BackgroundCalls
 from workflows.inference_cluster.stack.plan import PREFLIGHT, may_be_installed
 from workflows.inference_cluster.stack_state import RemovalProgress
-from workflows.inference_cluster.state import ClusterState
+from workflows.inference_cluster.state import REASON_BYTES_MAX, ClusterState
 
 REMOVE = "remove"
 FINALIZER = "finalizer"
@@ -58,8 +58,6 @@ FINALIZERS_MAX = 8
 STUCK_AFTER = timedelta(minutes=5)
 _FINALIZER = "finalizer"
 _NAMED_MAX = 3
-# The limit of the reason of a LeftBehind entry. The state carries hundreds of them.
-_REASON_BYTES_MAX = 600
 # For a release: kinds that must have no objects left, and DRA drivers that must have no
 # allocated claims left.
 _SERVED = {
@@ -97,6 +95,7 @@ class StackRemoval:
             or not is_managed(self._state)
             or connection is None
             or progress.ended
+            or (progress.looking and not self._state.stack.plan.found)
         ):
             return True
         self._context.set_condition(
@@ -334,7 +333,7 @@ class StackRemoval:
                         kind=kept.kind,
                         name=kept.name,
                         location=place,
-                        reason=shortened(kept.why, _REASON_BYTES_MAX),
+                        reason=shortened(kept.why, REASON_BYTES_MAX),
                     )
                     for kept in result.kept
                 ]
@@ -420,7 +419,7 @@ class StackRemoval:
                 namespace=item.namespace,
                 location=place,
                 reason=shortened(
-                    f"{reason}; {item.why}".rstrip("; "), _REASON_BYTES_MAX
+                    f"{reason}; {item.why}".rstrip("; "), REASON_BYTES_MAX
                 ),
             )
             for item in progress.remaining
