@@ -128,7 +128,7 @@ class Staging:
     async def _forget(self, name: str) -> None:
         """Drop a cluster without artifacts, or one that no longer exists."""
         staging = self.state.stagings.pop(name)
-        if not staging.site.present and staging.copies:
+        if not staging.site.present and (staging.copies or self.state.reset):
             self.context.record_event(
                 "Warning",
                 "Abandoned",
@@ -308,6 +308,10 @@ class Staging:
                 await self._register(name, staged=False)
 
     def _list(self, stagings: Mapping[str, ClusterStaging], reason: str) -> None:
-        self.state.add_left_behind(
-            left_behind(stagings, self.context.namespace, reason)
-        )
+        namespace, name = self.context.namespace, self.context.name
+        self.state.add_left_behind(left_behind(stagings, namespace, reason))
+        if self.state.reset:
+            # The copies of the tasks that were reset are unknown.
+            self.state.add_left_behind(
+                [left_by_label(namespace, name, each, reason) for each in stagings]
+            )

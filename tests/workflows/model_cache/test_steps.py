@@ -396,6 +396,21 @@ def test_a_cache_lists_what_it_left_on_a_deleted_cluster_until_it_is_there_again
     assert left() == [("label", "modelplane.ai/modelcache=weights")]
 
 
+@pytest.mark.parametrize("known", [[a_copy(cleaned_up=True)], []])
+def test_a_cache_that_was_reset_lists_all_that_may_be_on_a_deleted_cluster(
+    monkeypatch: pytest.MonkeyPatch, known: list[CacheCopy]
+) -> None:
+    """The tasks that were reset may have made other volumes, and Jobs and Secrets."""
+    Serverless(monkeypatch, "modelcache/ml/weights")
+    cache = a_cache(eu=a_staging(*known, site=a_site(present=False)))
+    cache.state.reset = True
+    asyncio.run(cache.staging._forget("eu"))
+    assert [(item.kind, item.name) for item in cache.state.left_behind] == [
+        *(("PersistentVolumeClaim", copy.claim) for copy in known),
+        ("label", "modelplane.ai/modelcache=weights"),
+    ]
+
+
 def test_a_forced_cache_lists_its_volumes_and_lets_its_clusters_go(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
