@@ -141,7 +141,13 @@ class WorkloadActivities:
                 report({"applied": len(inventory), "of": total})
         done = {entry.identity for entry in inventory}
         done |= {target.identity for target in replaced}
-        obsolete = [entry for entry in order.inventory if entry.identity not in done]
+        # Nobody repairs an obsolete object. It would not be pruned while its replica
+        # tries to repair it, and is not ready.
+        obsolete = [
+            entry.model_copy(update={"digest": ""})
+            for entry in order.inventory
+            if entry.identity not in done
+        ]
         applied = _applied(prepared, plan, [*inventory, *obsolete], changed)
         return applied.model_copy(
             update={

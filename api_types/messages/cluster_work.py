@@ -235,7 +235,8 @@ class AppliedObject(ClusterObject):
     """One applied object on a cluster.
 
     `digest` is empty for a copy that is shared with other replicas, because no single
-    replica detects its drift. The `hash` of a copy is the version of its source.
+    replica detects its drift, and for an object that is no longer rendered. The `hash`
+    of a copy is the version of its source.
     """
 
     key: str

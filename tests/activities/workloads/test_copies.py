@@ -22,7 +22,12 @@ from activities.workloads.copies import is_copy
 from activities.workloads.pending import SECRETS_CAUSE
 from api_types import labels
 from api_types.errors import CredentialsInvalid, NameConflict, error_reason
-from api_types.messages.cluster_work import Applied, ApplyReplica, CacheMount
+from api_types.messages.cluster_work import (
+    Applied,
+    AppliedObject,
+    ApplyReplica,
+    CacheMount,
+)
 from tests.activities.environment.cluster_under_test import ClusterUnderTest, target
 from tests.activities.environment.operator import delete
 from tests.activities.render.builders import a_member, an_engine
@@ -318,6 +323,20 @@ async def test_a_copy_that_is_no_longer_referenced_is_pruned(
     )
     assert removed == [str(target(applied, "secret-hub"))]
     assert await copy_at(cluster, applied) is None
+
+
+async def test_the_drift_of_an_object_that_is_no_longer_rendered_is_not_repaired(
+    cluster: ClusterUnderTest,
+) -> None:
+    """A replica that repairs drift prunes nothing, and the object may be missing."""
+    order = an_order(cluster)
+    old = AppliedObject(
+        id=f"v1/ConfigMap/{order.namespace}/old", key="old", hash="h", digest="d"
+    )
+    after = await cluster.apply(order.model_copy(update={"inventory": [old]}))
+    kept = [entry for entry in after.inventory if entry.key == "old"]
+    assert kept == [old.model_copy(update={"digest": ""})]
+    assert all(entry.digest for entry in after.inventory if entry.key != "old")
 
 
 async def test_a_copy_that_an_earlier_attempt_made_in_vain_is_pruned(
