@@ -159,7 +159,8 @@ class ClusterStaging(StatePart):
         errors: the number of consecutive failures.
         retry_at: when the failed step is repeated.
         registered: whether the cluster waits for this cache when it is deleted.
-        doubted: whether a report may have come from an earlier cluster of this name.
+        doubted: whether the last report may be of an earlier cluster of this name, or was
+            missed. The next pass queries the cluster.
         awaits: the cluster whose volume determines the revision for this cluster.
         volume_class: the storage class in the spec. Empty for the one that the cluster
             reports.

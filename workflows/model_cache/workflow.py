@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import workflow
 
 from activities.render.inputs.findings import InvalidSpec
+from api_types import names
 from api_types.messages.caches import CacheSite, CacheUse
 from api_types.messages.entities import SecretsChanged
 from api_types.messages.observations import Observed
@@ -150,6 +151,20 @@ class ModelCacheWorkflow(Entity[CacheState]):
             for copy in staging.copies:
                 reset_backoff(copy)
         self.revision.retry()
+
+    def receivers(self) -> list[str]:
+        """Return the clusters on which this cache is registered."""
+        return [
+            names.workflow_id("InferenceCluster", "", name)
+            for name, staging in self.state.stagings.items()
+            if staging.registered and staging.site.present
+        ]
+
+    def on_receivers_lost(self, workflow_ids: list[str]) -> None:
+        """Query lost clusters. Their last report may have missed this cache."""
+        for name, staging in self.state.stagings.items():
+            if names.workflow_id("InferenceCluster", "", name) in workflow_ids:
+                staging.doubted = True
 
     def on_resync(self) -> None:
         """In every sixth resync, query all clusters and apply incomplete artifacts.

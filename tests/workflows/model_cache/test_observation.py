@@ -11,6 +11,7 @@ from tests.workflows.model_cache.builders import (
     LATER,
     NOW,
     a_copy,
+    a_site,
     a_staging,
     observed,
     ready,
@@ -107,6 +108,22 @@ def test_a_modified_volume_claim_is_applied_again_without_another_download() -> 
     step = next_step(staging, DESIRED, frozenset(), NOW)
     assert step
     assert (step.kind, step.hydrate) == ("stage", False)
+
+
+def test_a_cache_queries_a_registered_cluster_that_a_resync_finds_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Visibility may not list the cache yet when a cluster reports its end."""
+    Serverless(monkeypatch, "modelcache/ml/weights")
+    stagings = {
+        "eu": a_staging(a_copy(), registered=True),
+        "gone": a_staging(registered=True, site=a_site(present=False)),
+        "us": a_staging(),
+    }
+    cache = ModelCacheWorkflow(CacheState(stagings=stagings))
+    assert cache.receivers() == ["inferencecluster/eu"]
+    cache.on_receivers_lost(["inferencecluster/eu"])
+    assert [name for name, each in stagings.items() if each.doubted] == ["eu"]
 
 
 def test_an_unobserved_job_is_applied_in_each_resync_and_an_observed_one_in_the_sixth(
