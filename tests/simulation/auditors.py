@@ -27,6 +27,7 @@ often.
 """
 NODES_SHOWN = 5
 WITHDRAWAL_STEP, ENGINES_STEP = 1, 7
+REFUSES_RELEASES = "was not installed for this InferenceCluster"
 WAITS_FOR_USERS = ("InUse: ", "Occupied: ", "BlockedByServices: ")
 """A deletion with one of these reasons waits until users delete the dependent objects.
 """
@@ -280,7 +281,7 @@ def objects_are_owned(seen: Snapshot) -> Iterator[str]:
     for item in seen.objects:
         owner = finished.get(item.owner)
         own = owner.left_behind if owner is not None else frozenset()
-        is_left = _is_listed(item, listed | own) or _is_in_listed_stack(seen, item, listed)
+        is_left = _is_listed(item, listed | own) or _is_in_known_stack(seen, item, listed)
         if item.owner not in living and not is_left:
             yield (
                 f"{item} belongs to nobody who lives ({item.owner or 'no owner'}), and is not "
@@ -578,16 +579,20 @@ def _is_listed(item: SeenObject, listed: frozenset[str]) -> bool:
     return not listed.isdisjoint((str(item), by_label, by_cache, by_owner))
 
 
-def _is_in_listed_stack(seen: Snapshot, item: SeenObject, listed: frozenset[str]) -> bool:
-    """Return whether an object is in a stack of an earlier cluster that the next one lists.
+def _is_in_known_stack(seen: Snapshot, item: SeenObject, listed: frozenset[str]) -> bool:
+    """Return whether an object is in a stack of an earlier cluster that the next one shows.
 
-    Its owner is unknown if a person deleted the mark of the stack.
+    The next cluster lists the stack at its end, or shows that it refuses the releases,
+    unless its API server is lost. The owner is unknown if a person deleted the mark of the
+    stack.
     """
-    if f"{item.place}/stack//{item.place}" not in listed:
+    cluster = f"inferencecluster/{item.place}"
+    owners = {each.uid for each in seen.replaced if each.workflow_id == cluster}
+    found = seen.workflows.get(cluster)
+    if found is None or item.owner not in {"", found.uid, *owners}:
         return False
-    every = (*seen.workflows.values(), *seen.replaced)
-    owners = {each.uid for each in every if each.workflow_id == f"inferencecluster/{item.place}"}
-    return item.owner in {"", *owners}
+    shows = REFUSES_RELEASES in found.unsettled or cluster in seen.broken
+    return shows or f"{item.place}/stack//{item.place}" in listed
 
 
 def _left_routes(seen: Snapshot) -> Iterator[Name]:

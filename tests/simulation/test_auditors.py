@@ -667,3 +667,42 @@ def test_a_replacement_that_is_not_ready_is_beside_the_replica_that_it_replaces(
     replacement = replace(PLACEMENT, uid="r2", ready=False)
     seen = with_deployment(placements=(PLACEMENT, replacement))
     assert list(auditors.every_request_is_answered(seen)) == []
+
+
+@pytest.mark.parametrize(
+    ("unsettled", "left_behind", "findings"),
+    [
+        ("BackendReady: release a/b was not installed for this InferenceCluster", (), 0),
+        ("", ("eu-1/stack//eu-1",), 0),
+        ("", (), 1),
+    ],
+)
+def test_the_stack_of_a_terminated_cluster_may_stay_if_the_next_one_shows_it(
+    unsettled: str, left_behind: tuple[str, ...], findings: int
+) -> None:
+    release = SeenObject("eu-1", "HelmRelease", ("cert-manager", "mp-cert-manager"), "")
+    cluster = SeenWorkflow(
+        "inferencecluster/eu-1",
+        "InferenceCluster",
+        uid="c1",
+        unsettled=unsettled,
+        left_behind=frozenset(left_behind),
+    )
+    seen = replace(
+        SOUND, objects=(release,), workflows={**SOUND.workflows, cluster.workflow_id: cluster}
+    )
+    assert len(list(auditors.objects_are_owned(seen))) == findings
+
+
+def test_a_cluster_lists_the_objects_of_a_whole_cache() -> None:
+    job = SeenObject("eu-1", "Job", ("ml", "job"), "h0", "modelplane.ai/modelcache=llama")
+    cluster = SeenWorkflow(
+        "inferencecluster/eu-1",
+        "InferenceCluster",
+        running=False,
+        status="COMPLETED",
+        left_behind=frozenset({"eu-1/ModelCache//ml/llama"}),
+    )
+    for replaced, findings in (((), 1), ((cluster,), 0)):
+        seen = replace(SOUND, objects=(job,), replaced=replaced)
+        assert len(list(auditors.objects_are_owned(seen))) == findings

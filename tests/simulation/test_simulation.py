@@ -212,6 +212,30 @@ KEPT = [
         "two steps of a pass set one condition differently, and the workflow task never ended",
         costly=True,
     ),
+    Kept(
+        10020,
+        0.03,
+        "tiny",
+        "a replica repaired the drift of an object that it no longer rendered, without end",
+    ),
+    Kept(
+        9249,
+        0.03,
+        "tiny",
+        "a request waited although the replicas that it may preempt had passed their cooldown",
+    ),
+    Kept(
+        9134,
+        0.03,
+        "tiny",
+        "a cluster that was deleted before its first preflight left the stack of a terminated one",
+    ),
+    Kept(
+        9867,
+        0.03,
+        "tiny",
+        "a cache that was reset did not list the Job and the Secret that it left",
+    ),
 ]
 
 
