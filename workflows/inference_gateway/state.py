@@ -116,6 +116,8 @@ class GatewayState(EntityState):
     def install_order(self, step: InstallStep, *, remove: bool) -> RunInstallStep:
         """Return the order to install or remove one part."""
         is_envoy = self.backend == "Envoy"
+        # An installation takes over the parts of a terminated gateway.
+        may_be_unknown = self.reset or step not in self.taken_steps
         return RunInstallStep(
             uid=self.uid,
             step=step,
@@ -124,7 +126,7 @@ class GatewayState(EntityState):
             remove=remove,
             backend=self.backend,
             envoy_version=self.chart_version if is_envoy else "",
-            of_predecessors=remove and self.reset,
+            of_predecessors=remove and may_be_unknown,
         )
 
     @property

@@ -8,6 +8,7 @@ import pytest
 from api_types.messages.delivery import SignalBatchResult
 from api_types.messages.gateway_work import (
     GatewayFacts,
+    InstallStep,
     ObservedGateway,
     RunInstallStep,
 )
@@ -135,10 +136,21 @@ def test_a_gateway_that_was_reset_in_its_deletion_connects_while_services_use_it
     assert gateway.state.connected
 
 
-@pytest.mark.parametrize("reset", [False, True])
-def test_a_gateway_that_was_reset_removes_the_parts_of_its_earlier_run(
-    *, reset: bool
+@pytest.mark.parametrize(
+    ("reset", "taken", "of_predecessors"),
+    [
+        (False, ["gateway"], False),
+        (True, ["gateway"], True),
+        # Its installation would have taken over the part of a terminated gateway.
+        (False, [], True),
+    ],
+)
+def test_a_gateway_removes_the_parts_that_it_does_not_know(
+    taken: list[InstallStep], *, reset: bool, of_predecessors: bool
 ) -> None:
-    state = GatewayState(uid="u", spec={"backend": "Traefik"}, reset=reset)
-    assert state.install_order("gateway", remove=True).of_predecessors == reset
+    state = GatewayState(
+        uid="u", spec={"backend": "Traefik"}, reset=reset, taken_steps=taken
+    )
+    order = state.install_order("gateway", remove=True)
+    assert order.of_predecessors == of_predecessors
     assert not state.install_order("gateway", remove=False).of_predecessors
