@@ -245,15 +245,19 @@ def everything_that_fits_is_placed(seen: Snapshot) -> Iterator[str]:
 def what_is_deleted_is_gone(seen: Snapshot) -> Iterator[str]:
     """Every deletion has ended, unless it waits for users or for the end of a fault.
 
-    The deletion of a cluster also waits for routes that a status lists as left behind,
-    until a person deletes them.
+    The deletion of a cluster also waits for routes, and for the devices of pods, that a
+    status lists as left behind, until a person deletes them.
     """
-    listed = _listed(seen)
+    listed, finished = _listed(seen), _finished(seen).values()
     for workflow_id, found in seen.workflows.items():
         if not found.running or not found.deleting or workflow_id in seen.broken:
             continue
+        place = workflow_id.partition("/")[2]
+        if "waits for ResourceClaim" in found.unsettled and any(
+            _lists_pods(each, place) for each in finished
+        ):
+            continue
         if "no route and no InferencePool is left" in found.unsettled:
-            place = workflow_id.partition("/")[2]
             routes = [each for each in seen.objects if each.place == place and each.kind in _ROUTES]
             if routes and all(_is_listed(each, listed) for each in routes):
                 continue

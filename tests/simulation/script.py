@@ -533,7 +533,10 @@ class People:
         if address[0] == "InferenceCluster":
             await self._heed(address)
         if wanted is None:
-            await self._observed(workflow_id)
+            # These kinds remove what a terminated object left also before a first pass.
+            is_hasty = self.world.source(f"haste/{workflow_id}").random() < 0.5
+            if not (is_hasty and address[0] in _REMOVE_UNKNOWN):
+                await self._observed(workflow_id)
             await self.delete(address)
 
     async def _observed(self, workflow_id: str) -> None:
@@ -703,6 +706,7 @@ _DISOWNED_SECONDS = 1800.0
 """
 
 
+_REMOVE_UNKNOWN = ("ModelService", "ModelEndpoint", "ModelCache", "InferenceGateway")
 _RESETTING = 0.3
 """The share of worlds in which an operator resets workflows."""
 _RESETS = (1, 8)

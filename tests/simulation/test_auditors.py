@@ -706,3 +706,29 @@ def test_a_cluster_lists_the_objects_of_a_whole_cache() -> None:
     for replaced, findings in (((), 1), ((cluster,), 0)):
         seen = replace(SOUND, objects=(job,), replaced=replaced)
         assert len(list(auditors.objects_are_owned(seen))) == findings
+
+
+@pytest.mark.parametrize(("listed", "findings"), [(True, 0), (False, 1)])
+def test_the_deletion_of_a_cluster_may_wait_for_the_devices_of_listed_pods(
+    *, listed: bool, findings: int
+) -> None:
+    cluster = SeenWorkflow(
+        "inferencecluster/eu-1",
+        "InferenceCluster",
+        uid="c1",
+        deleting=True,
+        unsettled="Uninstalling: uninstall dra-driver; waits for ResourceClaim ml/chat-devices",
+    )
+    earlier = SeenWorkflow(
+        REPLICA_ID,
+        uid="r0",
+        running=False,
+        status="COMPLETED",
+        left_behind=frozenset({"eu-1/owner/r0"} if listed else ()),
+    )
+    seen = replace(
+        SOUND,
+        workflows={**SOUND.workflows, cluster.workflow_id: cluster},
+        replaced=(earlier,),
+    )
+    assert len(list(auditors.what_is_deleted_is_gone(seen))) == findings
