@@ -40,11 +40,14 @@ from api_types.messages.delivery import (
 # Before this attempt, the activity fails if all receivers fail, because the server may
 # be down.
 _PATIENT_ATTEMPTS = 3
-# Before this attempt, a refused start of a Redelivery fails the activity. Temporal retries it for
-# one to two minutes.
+# Before this attempt, a hand-over that failed fails the activity. Temporal retries it for one to
+# two minutes, and longer if the server does not answer.
 _HAND_OVER_ATTEMPTS = 15
 # Seconds for the signals to a receiver, and again for the hand-over. A local activity has ten.
 _LOCAL_SECONDS = 4
+# Seconds for a look at the sender after a hand-over without an answer. A local activity
+# must still end in time.
+_LOOK_SECONDS = 1
 # How long a Redelivery sends signals before it reports its progress.
 _ROUND_SECONDS = 30
 # The number of receivers that a broadcast signals between two reports of progress. The
@@ -112,9 +115,9 @@ async def deliver(
         async with slots:
             await outbox.send(client, seconds)
 
-    async def hand_over_in_time(outbox: _Outbox) -> None:
-        async with slots, asyncio.timeout(seconds or CALL_SECONDS):
-            await _hand_over(client, outbox)
+    async def hand_over_in_order(outbox: _Outbox) -> None:
+        async with slots:
+            await _hand_over(client, outbox, seconds or CALL_SECONDS)
 
     await asyncio.gather(*map(send, outboxes.values()))
     failed = [outbox for outbox in outboxes.values() if outbox.error is not None]
@@ -122,7 +125,7 @@ async def deliver(
         for outbox in failed:
             if outbox.error is not None and not outbox.is_refused:
                 raise outbox.error
-    await asyncio.gather(*map(hand_over_in_time, failed))
+    await asyncio.gather(*map(hand_over_in_order, failed))
     return [outbox.receiver for outbox in outboxes.values() if outbox.missing]
 
 
@@ -168,7 +171,7 @@ async def redeliver(client: Client, requests: Sequence[SignalRequest]) -> Redeli
     )
 
 
-async def _hand_over(client: Client, outbox: _Outbox) -> None:
+async def _hand_over(client: Client, outbox: _Outbox, seconds: float) -> None:
     sender = activity.info().workflow_id or ""
     held = HoldSignals(sender=sender, signals=outbox.unsent, problem=outbox.problem)
     activity.logger.warning("%s takes no signals: %s", outbox.receiver, held.problem)
@@ -176,22 +179,35 @@ async def _hand_over(client: Client, outbox: _Outbox) -> None:
         # The signals are lost. A Redelivery for a Redelivery would not help.
         return
     try:
-        await ensure_redelivery(client, outbox.receiver, held)
-    except RPCError as error:
-        if error.status not in REFUSALS or not await _is_final(client, outbox.receiver):
+        async with asyncio.timeout(seconds):
+            await ensure_redelivery(client, outbox.receiver, held)
+    except (RPCError, TimeoutError) as error:
+        if not await _is_final(client, outbox.receiver, error):
             raise
         activity.logger.warning(
             "signals for %s are lost: %s", outbox.receiver, error_message(error)
         )
 
 
-async def _is_final(client: Client, receiver: str) -> bool:
+async def _is_final(client: Client, receiver: str, error: Exception) -> bool:
     """Return whether the server will refuse the hand-over again.
 
     A running Redelivery has the same limit of signals as its receiver. The start of a
     Redelivery may be refused for a while, for example before the server knows the
-    search attributes.
+    search attributes. Any other error is final after many attempts if the server
+    answers about the sender: then the receiver and its Redelivery are in trouble, and
+    the server is not.
     """
-    if activity.info().attempt >= _HAND_OVER_ATTEMPTS:
-        return True
-    return bool(await first_run(client, names.redelivery_id(receiver)))
+    is_late = activity.info().attempt >= _HAND_OVER_ATTEMPTS
+    if isinstance(error, RPCError) and error.status in REFUSALS:
+        return is_late or bool(await first_run(client, names.redelivery_id(receiver)))
+    return is_late and await _answers_about(client, activity.info().workflow_id or "")
+
+
+async def _answers_about(client: Client, workflow_id: str) -> bool:
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS):
+            await first_run(client, workflow_id)
+    except (RPCError, TimeoutError):
+        return False
+    return True

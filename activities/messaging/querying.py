@@ -31,7 +31,11 @@ from activities.messaging.search_attributes import (
     unknown_query,
     visibility_query,
 )
-from activities.messaging.sending import CALL_SECONDS, CALLS_AT_ONCE
+from activities.messaging.sending import (
+    CALL_SECONDS,
+    CALLS_AT_ONCE,
+    DECODING_ERRORS,
+)
 from api_types.messages.delivery import SignalRequest
 from api_types.payloads.limits import LIST_BYTES_MAX, wire_size
 
@@ -47,9 +51,6 @@ QUICK_SECONDS = 1.0
 # After this time a round starts no more queries, and after twice this time it ends.
 ROUND_SECONDS = 15.0
 _TICK_SECONDS = 0.5
-# The converter raises these for a payload that it cannot decode, for example without
-# the sender's key.
-DECODING_ERRORS = (KeyError, RuntimeError, ValueError)
 
 
 @dataclass

@@ -34,10 +34,19 @@ REFUSALS = frozenset(
     }
 )
 
+# The converter raises these for a payload that it cannot decode, for example without
+# the sender's key.
+DECODING_ERRORS = (KeyError, RuntimeError, ValueError)
+
 # The client retries a call that a busy server refuses. A local activity must end within
 # its ten seconds: after a timeout it may never be retried, and its workflow would wait
 # forever.
 CALL_SECONDS = 8
+
+_UNREADABLE_RUN = (
+    "the memo of an earlier run of this name cannot be decoded; give the workers the "
+    "encryption key of that run"
+)
 
 
 async def ensure_scheduler(
@@ -175,7 +184,8 @@ class StartResult(Enum):
     - `TAKEN`: a run of another uid has its name.
     - `UNFINISHED`: a run of another uid was terminated or failed. Its objects still
       exist, and a run of another uid would hide their owner.
-    - `REFUSED`: the server does not accept the start.
+    - `REFUSED`: the server does not accept the start, or the uid of an earlier run of
+      its name cannot be read.
     """
 
     RUNS = "runs"
@@ -198,12 +208,15 @@ async def start_replicas(
     async def start(replica: StartReplica) -> StartResult:
         async with slots, asyncio.timeout(CALL_SECONDS):
             try:
-                return await start_replica(client, replica)
+                result = await start_replica(client, replica)
             except RPCError as error:
                 if error.status not in REFUSALS:
                     raise
                 refused[replica.name] = str(error)
                 return StartResult.REFUSED
+        if result is StartResult.REFUSED:
+            refused[replica.name] = _UNREADABLE_RUN
+        return result
 
     started = started_replicas(replicas, await asyncio.gather(*map(start, replicas)))
     return started.model_copy(update={"refused": refused})
@@ -239,7 +252,10 @@ async def _other_result(
     last: WorkflowExecutionDescription, replica: StartReplica
 ) -> StartResult | None:
     """Return why a replica is not started after a run of its name, or None."""
-    is_same = await last.memo_value("uid", "") == replica.uid
+    try:
+        is_same = await last.memo_value("uid", "") == replica.uid
+    except DECODING_ERRORS:
+        return StartResult.REFUSED
     if last.status == WorkflowExecutionStatus.RUNNING:
         return StartResult.RUNS if is_same else StartResult.TAKEN
     is_complete = last.status == WorkflowExecutionStatus.COMPLETED

@@ -56,12 +56,27 @@ class Staged:
         return request.workflow_id != "gone"
 
     async def hold(self, _: object, receiver: str, held: HoldSignals) -> None:
+        if names.redelivery_id(receiver) in self.hang:
+            await asyncio.sleep(3600)
         if self.refuses_hand_over:
             raise self.refuses_hand_over
         self.held[receiver] = held
 
     async def first_run(self, _: object, workflow_id: str) -> str:
+        if workflow_id in self.hang:
+            await asyncio.sleep(3600)
+        if error := self.errors.get(workflow_id):
+            raise error
         return "run" if workflow_id in self.redeliveries else ""
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """The errors of a hand-over and of a look at the sender, and the calls that hang."""
+
+    of_hand_over: Exception | None = None
+    of_sender: Exception | None = None
+    hangs: tuple[str, ...] = ()
 
 
 @pytest.fixture
@@ -142,6 +157,39 @@ async def test_a_running_redelivery_that_takes_no_signals_blocks_no_sender(
     assert server.sent == ["b 1"]
 
 
+@pytest.mark.parametrize(
+    ("attempt", "trouble", "final"),
+    [
+        (15, Trouble(DOWN), True),
+        (15, Trouble(hangs=("redelivery/full",)), True),
+        (14, Trouble(DOWN), False),
+        (14, Trouble(hangs=("redelivery/full",)), False),
+        (15, Trouble(DOWN, of_sender=DOWN), False),
+        (15, Trouble(DOWN, hangs=("sender",)), False),
+    ],
+)
+async def test_a_hand_over_in_trouble_is_given_up_late_if_the_server_answers_about_the_sender(
+    server: Staged,
+    monkeypatch: pytest.MonkeyPatch,
+    attempt: int,
+    trouble: Trouble,
+    final: bool,
+) -> None:
+    for name in ("CALL_SECONDS", "_LOOK_SECONDS"):
+        monkeypatch.setattr(delivering, name, 0.05)
+    server.errors["full"], server.refuses_hand_over = FULL, trouble.of_hand_over
+    server.hang.update(trouble.hangs)
+    if trouble.of_sender:
+        server.errors["sender"] = trouble.of_sender
+    sending = running(deliver, signals("full 1", "b 1"), attempt=attempt)
+    if final:
+        assert await sending == []
+    else:
+        with pytest.raises((RPCError, TimeoutError)):
+            await sending
+    assert server.sent == ["b 1"]
+
+
 async def test_no_redelivery_is_started_for_a_redelivery(server: Staged) -> None:
     receiver = names.redelivery_id("modeldeployment/ml/x")
     server.errors[receiver] = FULL
@@ -152,8 +200,8 @@ async def test_no_redelivery_is_started_for_a_redelivery(server: Staged) -> None
 async def test_a_local_activity_has_time_for_a_hand_over_after_a_slow_receiver(
     server: Staged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The signals and the hand-over share the ten seconds of a local activity.
-    assert 2 * delivering._LOCAL_SECONDS < 10
+    # The signals, the hand-over and a look share the ten seconds of a local activity.
+    assert 2 * delivering._LOCAL_SECONDS + delivering._LOOK_SECONDS < 10
     monkeypatch.setattr(delivering, "_LOCAL_SECONDS", 0.05)
     server.hang.add("slow")
     assert await running(deliver, signals("slow 1", "b 1"), is_local=True) == []
