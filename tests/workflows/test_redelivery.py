@@ -168,6 +168,37 @@ async def test_a_user_can_trigger_the_next_attempt() -> None:
 
 
 @on_a_virtual_loop
+async def test_the_pauses_between_attempts_grow_and_runs_stay_short() -> None:
+    async with virtual_plane() as plane:
+        plane.world.server.events_max = 150
+        await refusing(plane, 24 * HOUR)
+        await asyncio.sleep(6 * HOUR)
+        redelivery = plane.client.get_workflow_handle(REDELIVERY)
+        status = (await redelivery.query("describe"))["status"]
+        assert 25 <= status["attempts"] <= 40, status
+        assert len(plane.world.server.executions[REDELIVERY].runs) > 1
+        plane.fill(FULL, 0)
+        await redelivery.signal("retry_now", {"requestId": "x"})
+        await plane.until("InferenceClass", "h100-8x", is_delivered)
+        assert await devices(plane, "us") == [4]
+
+
+@on_a_virtual_loop
+async def test_a_redelivery_holds_only_signals_to_its_receiver() -> None:
+    async with virtual_plane() as plane:
+        await refusing(plane, HOUR)
+        await plane.until(
+            "InferenceClass",
+            "h100-8x",
+            lambda seen: bool(reason(seen, "SignalsDelivered")),
+        )
+        redelivery = plane.client.get_workflow_handle(REDELIVERY)
+        other = request(1).model_copy(update={"workflow_id": "inferencecluster/eu"})
+        await redelivery.signal("hold", held(other).wire())
+        assert (await redelivery.query("describe"))["status"]["held"] == 1
+
+
+@on_a_virtual_loop
 async def test_after_a_long_refusal_all_signals_follow_the_first_accepted_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
