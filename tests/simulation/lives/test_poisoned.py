@@ -147,7 +147,16 @@ class Story:
         return lambda: condition(self.seen(kind, name, namespace), "Ready") == "True"
 
     def is_gone(self, kind: str, name: str, namespace: str = "") -> Callable[[], bool]:
-        workflow_id = names.workflow_id(kind, namespace, name)
+        return self.is_closed(names.workflow_id(kind, namespace, name))
+
+    def replicas(self, name: str) -> list[str]:
+        """Return the ids of the replicas of a deployment of the team."""
+        prefix = names.workflow_id("ModelReplica", TEAM, f"{name}-")
+        found = [each for each in self.plane.world.server.executions if each.startswith(prefix)]
+        assert found, f"{name} has no replica"
+        return found
+
+    def is_closed(self, workflow_id: str) -> Callable[[], bool]:
         return lambda: not self.plane.world.server.find(workflow_id).is_open
 
     def runs(self, name: str, count: int, *clusters: str) -> Callable[[], bool]:
@@ -232,6 +241,51 @@ class Story:
                 plane.delete("ModelDeployment", "far", TEAM),
                 self.is_gone("ModelDeployment", "far", TEAM),
             )
+        return took
+
+    async def day_without_placements(self) -> dict[str, float]:
+        """Run steps that place no replica; return the duration of each in seconds.
+
+        The model of the team runs at the beginning.
+        """
+        plane, took = self.plane, dict[str, float]()
+
+        async def step(name: str, do: Awaitable[Any], *goals: Callable[[], bool]) -> None:
+            await do
+            took[name] = await self.until(name, *goals)
+
+        endpoint = an_endpoint("own", namespace=TEAM, app="own")
+        service = a_service("walk", selecting({"app": "own"}), namespace=TEAM)
+        await plane.apply(endpoint)
+        await step("apply a service", plane.apply(service), self.routes("walk", 1))
+        await step(
+            "delete the service",
+            plane.delete("ModelService", "walk", TEAM),
+            self.is_gone("ModelService", "walk", TEAM),
+        )
+        await step(
+            "delete the endpoint",
+            plane.delete("ModelEndpoint", "own", TEAM),
+            self.is_gone("ModelEndpoint", "own", TEAM),
+        )
+        weights = a_cache("weights", TEAM, "example/model", match={TIER: "both"})
+        await step("apply a cache", plane.apply(weights), self.is_ready(weights))
+        await step(
+            "delete the cache",
+            plane.delete("ModelCache", "weights", TEAM),
+            self.is_gone("ModelCache", "weights", TEAM),
+        )
+        kind, own = a_class("own"), a_cluster("own")
+        await plane.apply(kind)
+        own["spec"]["nodePools"] = [{"name": "own", "className": "own", "nodeCount": 2}]
+        await step("connect", plane.apply(own), self.is_ready(own))
+        # The workflow of the model waits until the scheduler has released its nodes.
+        await step(
+            "delete the replicas",
+            plane.delete("ModelDeployment", "chat", TEAM),
+            self.routes("talk", 0),
+            *map(self.is_closed, self.replicas("chat")),
+        )
         return took
 
 
@@ -389,3 +443,25 @@ async def test_a_rebuilding_scheduler_does_not_block_callers_for_ever(
     row: Row, poison: Poison
 ) -> None:
     await broken([row], poison, rebuilds=True)
+
+
+@pytest.mark.parametrize("poison", Poison, ids=lambda each: each.value)
+@on_a_virtual_loop
+async def test_a_broken_scheduler_delays_only_placements(poison: Poison) -> None:
+    took = []
+    for each in (None, poison):
+        fleet = Fleet("GKE")
+        async with virtual_plane(fleet, replays=False) as plane:
+            story = Story(plane, fleet)
+            await story.begin(())
+            await plane.apply(a_model("chat", TEAM, tier="both"))
+            await plane.scale("chat", TEAM, 2)
+            goals = story.runs("chat", 2, SHARED, SPARE), story.routes("talk", 2)
+            await story.until("run", *goals)
+            await asyncio.sleep(SETTLED_SECONDS)
+            if each is not None:
+                plane.world.server.poisons[names.FLEET_SCHEDULER_ID] = each
+            took.append(await story.day_without_placements())
+    before, after = took
+    longer = {name: after[name] - before[name] for name in before}
+    assert {k: more for k, more in longer.items() if more > allowed(k, rebuilds=False)} == {}
