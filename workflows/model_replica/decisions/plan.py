@@ -41,6 +41,10 @@ def decide_apply(state: ModelReplicaState, now: datetime) -> ApplyDecision:
         or state.applied_inputs != state.inputs()
     ):
         return ApplyDecision("spec", state.drift_since)
+    if not (state.cluster and state.cluster.connected):
+        # A failed attempt would show a replica as not Ready that serves. The report of
+        # the cluster that answers again causes the next decision.
+        return ApplyDecision(None, state.drift_since)
     if _copies_are_due(state, applied):
         return ApplyDecision("copies", state.drift_since)
     render_at = datetime.fromisoformat(state.render_at) if state.render_at else None

@@ -8,6 +8,7 @@ import pytest
 
 from tests.workflows.model_replica.builders import (
     APPLIED,
+    CLUSTER,
     DEPLOYMENT,
     SECRET_COPY,
     a_replica,
@@ -27,6 +28,9 @@ LONG_AGO = (NOW - timedelta(minutes=1)).isoformat()
 YESTERDAY = (NOW - timedelta(days=1)).isoformat()
 WITH_COPY = APPLIED.model_copy(update={"inventory": [DEPLOYMENT, SECRET_COPY]})
 DRIFTED = observed(digest="other")
+
+
+SILENT = CLUSTER.model_copy(update={"connected": False})
 
 
 class Case(NamedTuple):
@@ -143,6 +147,21 @@ CASES = [
         "copies are due",
         {"applied": WITH_COPY, "copies_due": LONG_AGO},
         ApplyDecision("copies", ""),
+    ),
+    Case(
+        "copies are due on a cluster that does not answer",
+        {"applied": WITH_COPY, "copies_due": LONG_AGO, "cluster": SILENT},
+        ApplyDecision(None, ""),
+    ),
+    Case(
+        "drift was seen on a cluster that does not answer",
+        {"observed": DRIFTED, "drift_since": LONG_AGO, "cluster": SILENT},
+        ApplyDecision(None, LONG_AGO),
+    ),
+    Case(
+        "a newer generation on a cluster that does not answer",
+        {"generation": 2, "cluster": SILENT},
+        ApplyDecision("spec", ""),
     ),
     Case("copies are not due", {"applied": WITH_COPY}, ApplyDecision(None, "")),
     Case(
