@@ -350,13 +350,20 @@ class SchedulingCycle:
         floor = self.deployment.replicas - unavailable_limit(
             self.deployment, self.overlay.options
         )
-        ready = sum(k.entry.ready for k in self.kept)
+        # An old replica that serves is not Ready if its cluster does not answer, or if
+        # some of its copies do not work.
+        old_serving = {k.entry.uid for k in old if k.entry.serving}
+        available = {
+            k.entry.uid
+            for k in self.kept
+            if k.entry.ready or k.entry.uid in old_serving
+        }
         for kept in old:
             if len(self.kept) + len(self.placed) <= self.deployment.replicas or (
-                kept.entry.ready and ready - 1 < floor
+                kept.entry.uid in available and len(available) - 1 < floor
             ):
                 return
-            ready -= kept.entry.ready
+            available.discard(kept.entry.uid)
             self._evict_kept(
                 kept,
                 reasons.ROLLED_OUT,

@@ -196,3 +196,22 @@ def test_a_replica_that_serves_no_traffic_is_removed_before_one_that_the_partiti
     world.observe(broken.uid, ready=False, serving=False)
     settled(world, a_deployment(RolloutPolicy(partition=1), 1), request_id="scaled")
     assert standing(world) == ["v2"]
+
+
+@pytest.mark.parametrize(("serving", "evicted"), [(True, []), (False, ["a/1"])])
+def test_a_rollout_evicts_no_replica_that_serves_before_its_successor_is_ready(
+    evicted: list[str], *, serving: bool
+) -> None:
+    """A replica on a cluster that does not answer is not Ready, but serves."""
+    world = running("a/0", "a/1", "a/2")
+    (degraded,) = (e.uid for e in world.entries() if (e.cluster, e.index) == ("a", 1))
+    world.observe(degraded, ready=False, serving=serving)
+    view = a_deployment(RolloutPolicy(max_surge=1, max_unavailable=0), 3, reshaped=True)
+    first = settled(world, view, request_id="1")
+    second = settled(world, view, request_id="2")
+    gone = {e.uid for e in world.entries() if e.state == "Releasing"}
+    assert gone == ({degraded} if evicted else set()), (first, second)
+    bind_all(world)
+    settled(world, view, request_id="3")
+    gone = {e.uid for e in world.entries() if e.state == "Releasing"}
+    assert degraded in gone
