@@ -461,7 +461,12 @@ def test_a_refused_stack_that_was_given_to_the_cluster_is_removed_with_it() -> N
 def test_a_cluster_that_was_reset_in_its_deletion_removes_the_stack_that_it_forgot() -> (
     None
 ):
-    world = World(StackState(), deletion_timestamp="2026-01-01T00:00:00Z", reset=True)
+    world = World(
+        StackState(),
+        deletion_timestamp="2026-01-01T00:00:00Z",
+        reset=True,
+        facts=None,
+    )
     assert world.installer.looks_before_removal()
     # The stack carries the former uid until an administrator gives it to the cluster.
     world.calls.now.pop(PREFLIGHT).failed(CONFLICT)

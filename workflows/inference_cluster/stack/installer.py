@@ -226,10 +226,11 @@ class StackInstaller:
         or until the deletion is forced.
         """
         stack, connection = self._stack, connection_of(self._context.name, self._state)
+        has_connected = self._state.facts is not None or self._state.reset
         if (
             stack.plan is not None
             or connection is None
-            or self._state.facts is None
+            or not has_connected
             or not is_managed(self._state)
         ):
             return False
