@@ -125,7 +125,7 @@ def teardowns_keep_their_order(seen: Snapshot) -> Iterator[str]:
             pod.ending
             and going is not None
             and going.deleting
-            and not (going.skipped or going.was_reset)
+            and not (going.skipped or going.was_reset or going.replaces)
             and going.step < ENGINES_STEP
         ):
             yield (

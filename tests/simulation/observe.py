@@ -413,6 +413,7 @@ def _replicas(objects: Mapping[str, Any], world: "World") -> Iterator[SeenReplic
             step=state.teardown.number if state.deleting else 0,
             skipped=skipped,
             was_reset=_was_reset(world, product) or state.start.restarted,
+            replaces=state.apply_started and not state.inventory_complete,
         )
 
 

@@ -106,7 +106,8 @@ class SeenReplica:
     `serving`: it can answer requests, with some copies of each engine at least. `held`: its
     template waits for a cache, and earlier pods may run. `step`: of its teardown; `skipped`:
     a step was skipped, or abandoned with its cluster. `was_reset`: an operator took some of
-    its tasks back, or terminated its earlier run.
+    its tasks back, or terminated its earlier run. `replaces`: its last apply did not end, and
+    may have replaced workloads.
     """
 
     uid: str
@@ -120,6 +121,7 @@ class SeenReplica:
     step: int = 0
     skipped: bool = False
     was_reset: bool = False
+    replaces: bool = False
 
 
 @dataclass(frozen=True)

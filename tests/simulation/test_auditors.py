@@ -393,6 +393,12 @@ EXCUSED = {
         with_replica(deleting=True),
         deployments=(replace(DEPLOYMENT, was_reset=True),),
     ),
+    "a pod whose workload an apply replaced just before the teardown": replace(
+        with_replica(deleting=True, step=1, replaces=True),
+        routes=(),
+        pods=(replace(POD, ending=True),),
+        deployments=(replace(DEPLOYMENT, deleting=True),),
+    ),
     "a replica that begins its teardown again since a reset": replace(
         with_replica(deleting=True, step=3, was_reset=True),
         routes=(),
