@@ -321,7 +321,12 @@ async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str
     async def look(workflow_id: str) -> None:
         async with slots:
             try:
-                description = await client.get_workflow_handle(workflow_id).describe()
+                async with asyncio.timeout(CALL_SECONDS):
+                    handle = client.get_workflow_handle(workflow_id)
+                    description = await handle.describe()
+            except TimeoutError:
+                running[workflow_id] = ""
+                return
             except RPCError as error:
                 if error.status != RPCStatusCode.NOT_FOUND:
                     running[workflow_id] = ""
