@@ -15,6 +15,7 @@ from tests.simulation.lives.virtual_plane import (
     virtual_plane,
 )
 from tests.simulation.poisons import Poison
+from tests.simulation.server import HISTORY_EVENTS
 from tests.workflows.environment.harness import Json, a_deployment
 from tests.workflows.environment.simulated_clusters import (
     SimulatedClusters,
@@ -26,6 +27,7 @@ from workflows.fleet_scheduler.cache.scheduler_cache import UNANSWERED_MS
 HERE, THERE = "eu", "us"
 VICTIM = names.workflow_id("ModelDeployment", "ml", "victim")
 DRAIN_SECONDS = 16.0
+AHEAD_SECONDS = 3 * 24 * 3600.0
 TEAMS = {"top": "team", "other": "other", "victim": "ml"}
 """The namespaces of the deployments."""
 
@@ -139,6 +141,32 @@ async def test_another_deployment_is_preempted_instead_of_a_broken_one(
         await plane.ready("ModelDeployment", "victim", "ml")
         assert await placed(plane, "victim") == [HERE]
         assert await plane.scheduler("audit") == []
+
+
+@on_a_virtual_loop
+async def test_another_deployment_is_preempted_although_the_clock_was_set_back() -> (
+    None
+):
+    """The wait begins while the clock is days ahead, and ends in another run."""
+    async with full_fleet(Slow()) as plane:
+        clock, server = plane.world.clock, plane.world.server
+        clock.step(AHEAD_SECONDS)
+        server.poisons[VICTIM] = Poison.FAILING
+        begun = clock.seconds()
+        await plane.apply(a_model("top"))
+        await asyncio.sleep(5.0)
+        clock.step(-AHEAD_SECONDS)
+        server.events_max = 1
+        scheduler = plane.client.get_workflow_handle(names.FLEET_SCHEDULER_ID)
+        await scheduler.signal(
+            "set_policy", {"policy": {"priorityClasses": {"high": 8}}}
+        )
+        await asyncio.sleep(5.0)
+        server.events_max = HISTORY_EVENTS
+        assert len(server.executions[names.FLEET_SCHEDULER_ID].runs) > 1
+        await plane.ready("ModelDeployment", "top", "team")
+        took = clock.seconds() - begun
+        assert took < UNANSWERED_MS / 1000 + DRAIN_SECONDS + 15.0
 
 
 @on_a_virtual_loop
