@@ -232,8 +232,15 @@ class EntityContext(Generic[StateT_co]):
         )
 
     def is_future(self, moment: str) -> bool:
-        """Return whether a moment in ISO 8601 is in the future."""
-        return datetime.fromisoformat(moment) > self.moment()
+        """Return whether a moment in ISO 8601 is in the future; False if it is empty."""
+        return bool(moment) and datetime.fromisoformat(moment) > self.moment()
+
+    def waits_until(self, moment: str) -> bool:
+        """Return whether a moment is in the future, and requeue for it if so."""
+        is_future = self.is_future(moment)
+        if is_future:
+            self.requeue_at(datetime.fromisoformat(moment))
+        return is_future
 
     # Signals and cancellable work
 

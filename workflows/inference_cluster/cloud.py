@@ -270,9 +270,7 @@ class CloudOrders:
         self._context.set_condition(
             "Deleting", FALSE, self._emptying_reason(), self._emptying()
         )
-        if self._calls.running(EMPTY) or (
-            link.retry_at and self._context.is_future(link.retry_at)
-        ):
+        if self._calls.running(EMPTY) or self._context.is_future(link.retry_at):
             if link.retry_at:
                 self._context.requeue_at(datetime.fromisoformat(link.retry_at))
             return False

@@ -5,8 +5,6 @@ the memo, because a replica reads it when it starts, before this cluster can fin
 replica.
 """
 
-from datetime import datetime
-
 from temporalio import workflow
 
 from activities.messaging.search_attributes import CONNECTION_MEMO
@@ -147,11 +145,9 @@ class Reporter:
         Requeue if it is too early. Once the cluster no longer exists, no later pass can
         send it.
         """
-        at = self.state.repeat_at
-        if self._is_gone or not repeat or not at or not self.context.is_future(at):
+        if self._is_gone or not repeat:
             return repeat
-        self.context.requeue_at(datetime.fromisoformat(at))
-        return False
+        return not self.context.waits_until(self.state.repeat_at)
 
     async def broadcast_to_replicas(self) -> None:
         """Report to all replicas on this cluster."""

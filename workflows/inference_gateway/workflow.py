@@ -273,11 +273,10 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
         return True
 
     def _waits(self) -> bool:
-        if not self.state.retry_at or not self.context.is_future(self.state.retry_at):
-            self.state.retry_at = ""
-            return False
-        self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
-        return True
+        if self.context.waits_until(self.state.retry_at):
+            return True
+        self.state.retry_at = ""
+        return False
 
     def _record_failure(self, failure: Failure) -> None:
         if failure != self.state.failure:

@@ -6,7 +6,6 @@ before this cache existed.
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -189,10 +188,7 @@ class StagingClusters:
 
     def _is_due_again(self) -> bool:
         at = self.state.survey_at
-        if at and self.context.is_future(at):
-            self.context.requeue_at(datetime.fromisoformat(at))
-            return False
-        return bool(at)
+        return bool(at) and not self.context.waits_until(at)
 
     async def _await_reports(self, unresponsive: Sequence[str]) -> None:
         """Ask clusters that do not answer to report as soon as they run."""

@@ -6,8 +6,6 @@ or if the source rejects the control plane, one cluster stages the unresolved re
 and all others stage the commit of its volume.
 """
 
-from datetime import datetime
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
@@ -97,10 +95,7 @@ class RevisionResolver:
             or (not pin.revision and self._some_volume_may_tell())
         ):
             return False
-        if self.context.is_future(pin.retry_at):
-            self.context.requeue_at(datetime.fromisoformat(pin.retry_at))
-            return False
-        return True
+        return not self.context.waits_until(pin.retry_at)
 
     def _failed(
         self, tried: PinnedRevision | None, pin: PinnedRevision, error: ActivityError

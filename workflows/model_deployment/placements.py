@@ -4,7 +4,7 @@ A request is sent whenever its answer may differ. Nothing here calls: each step 
 the state and returns orders.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from api_types.messages.scheduling import Evict, PlacementResponse, Resync
@@ -233,11 +233,7 @@ class Placements:
     def repeat_at_deadline(self) -> None:
         """Request again when the deadline of a drain has passed."""
         state = self._context.state
-        if not state.drain_due:
-            return
-        if self._context.is_future(state.drain_due):
-            self._context.requeue_at(datetime.fromisoformat(state.drain_due))
-        else:
+        if state.drain_due and not self._context.waits_until(state.drain_due):
             state.drain_due, state.requested_inputs = "", None
 
     def _track(self, plan: AnswerPlan) -> None:

@@ -339,9 +339,7 @@ class DeploymentReplicaController:
         """Mark terminated replicas for a restart: only a workflow can delete its objects."""
         state = self._context.state
         for uid, due in list(state.lost.items()):
-            if self._context.is_future(due):
-                # The requeue time is reset before each pass, so set it again.
-                self._context.requeue_at(datetime.fromisoformat(due))
+            if self._context.waits_until(due):
                 continue
             del state.lost[uid]
             replica = state.replicas.get(uid)
@@ -380,8 +378,7 @@ class DeploymentReplicaController:
             )
         if not uids:
             return []
-        if context.is_future(state.leaving_check_at):
-            context.requeue_at(datetime.fromisoformat(state.leaving_check_at))
+        if context.waits_until(state.leaving_check_at):
             return []
         state.leaving_checks += 1
         state.leaving_check_at = (

@@ -3,7 +3,6 @@
 It ends when the scheduler knows no replica of the deployment either.
 """
 
-from datetime import datetime
 from typing import Literal, cast
 
 from api_types.messages.entities import Force
@@ -103,8 +102,7 @@ class DeploymentTeardown:
         It may know replicas that an earlier deployment of this name has started.
         """
         state, context = self._context.state, self._context
-        if state.release_check_at and context.is_future(state.release_check_at):
-            context.requeue_at(datetime.fromisoformat(state.release_check_at))
+        if context.waits_until(state.release_check_at):
             return []
         due = context.moment() + backoff.check_of_deletion(state.release_checks)
         state.release_checks, state.release_check_at = (

@@ -4,7 +4,7 @@ Nothing waits for this. A deletion or a newer template takes over at once, and e
 report objects whose deletion fails and is retried.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -37,8 +37,7 @@ class ReplicaPruning:
         if state.applied.pending:
             # Pods that keep running still read the objects.
             return
-        if state.prune_at and self._context.is_future(state.prune_at):
-            self._context.requeue_at(datetime.fromisoformat(state.prune_at))
+        if self._context.waits_until(state.prune_at):
             return
         about = {
             "wait_seconds": ATTEMPT_TIMEOUT.total_seconds(),

@@ -238,7 +238,6 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             self.state.failure, self.state.retry_at = NO_FAILURE, ""
             return
         if self._waits(wanted):
-            self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
             return
         self.state.attempted_digest = wanted.digest
         try:
@@ -288,9 +287,8 @@ class ModelServiceWorkflow(Entity[ServiceState]):
 
         This is the case soon after an outage of the control cluster.
         """
-        recovers_at = self.state.gateway_recovers_at
-        return self.state.failure.is_unreachable or (
-            bool(recovers_at) and self.context.is_future(recovers_at)
+        return self.state.failure.is_unreachable or self.context.is_future(
+            self.state.gateway_recovers_at
         )
 
     async def _remove_route(self) -> None:
@@ -336,19 +334,12 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     def _middleware_is_due(self) -> bool:
         """Return whether a failed Middleware is to be applied again."""
         due = self.state.middleware_retry_at
-        if due and self.context.is_future(due):
-            self.context.requeue_at(datetime.fromisoformat(due))
-            return False
-        return bool(due)
+        return bool(due) and not self.context.waits_until(due)
 
     def _waits(self, wanted: WantedRoute) -> bool:
-        """Return whether the next attempt at this route waits until `retry_at`."""
-        state = self.state
-        return (
-            wanted.digest == state.attempted_digest
-            and bool(state.retry_at)
-            and self.context.is_future(state.retry_at)
-        )
+        """Return whether the next attempt at this route waits, and requeue if so."""
+        is_same = wanted.digest == self.state.attempted_digest
+        return is_same and self.context.waits_until(self.state.retry_at)
 
     def _drift_is_due(self, wanted: WantedRoute) -> bool:
         """Return whether the route has drifted long enough to be applied again."""
@@ -561,12 +552,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
 
         A forced teardown lists it as left behind.
         """
-        if (
-            self.state.retry_at
-            and self.context.is_future(self.state.retry_at)
-            and not self.state.forced
-        ):
-            self.context.requeue_at(datetime.fromisoformat(self.state.retry_at))
+        if not self.state.forced and self.context.waits_until(self.state.retry_at):
             return False
         self.context.set_condition(
             "Deleting",

@@ -413,21 +413,13 @@ class EndpointPublication:
 
         Otherwise requeue for the time when it should.
         """
-        if not self._state.publish_at:
-            return True
-        if self._context.is_future(self._state.publish_at):
-            self._context.requeue_at(datetime.fromisoformat(self._state.publish_at))
+        if self._context.waits_until(self._state.publish_at):
             return False
         self._state.publish_at = ""
         return True
 
     def _waits(self) -> bool:
-        if not self._state.retry_at or not self._context.is_future(
-            self._state.retry_at
-        ):
-            return False
-        self._context.requeue_at(datetime.fromisoformat(self._state.retry_at))
-        return True
+        return self._context.waits_until(self._state.retry_at)
 
     def _drift_is_due(self) -> bool:
         """Return whether the backend has drifted for so long that it is applied again."""

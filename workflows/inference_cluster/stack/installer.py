@@ -472,11 +472,7 @@ class StackInstaller:
         """Return whether no call is running under a key and its next attempt is due."""
         if self._calls.running(key):
             return False
-        retry_at = self._stack.retry_at.get(key, "")
-        if retry_at and self._context.is_future(retry_at):
-            self._context.requeue_at(_after(retry_at, timedelta()))
-            return False
-        return True
+        return not self._context.waits_until(self._stack.retry_at.get(key, ""))
 
     def _forget_failure(self, key: str) -> None:
         for kept in (self._stack.failures, self._stack.attempts, self._stack.retry_at):

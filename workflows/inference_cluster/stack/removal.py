@@ -209,11 +209,7 @@ class StackRemoval:
             )
 
     def _waits(self) -> bool:
-        retry_at = self._progress.retry_at
-        if not retry_at or not self._context.is_future(retry_at):
-            return False
-        self._context.requeue_at(datetime.fromisoformat(retry_at))
-        return True
+        return self._context.waits_until(self._progress.retry_at)
 
     # One step
 

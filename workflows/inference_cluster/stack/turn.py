@@ -4,7 +4,7 @@ StackUpgrades grants the turns. Only the upgrade of a complete stack needs one. 
 first installation and later repairs do not wait for a turn.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from api_types.digests import short_hash
 from api_types.messages.signals import STACK_UPGRADES, StackUpgradesSignals
@@ -56,8 +56,8 @@ class StackTurn:
 
     def _is_needed(self) -> bool:
         stack = self._state.stack
-        retry_at = stack.retry_at.get(PREFLIGHT, "")
-        may_plan = stack.replan and not (retry_at and self._context.is_future(retry_at))
+        waits = self._context.is_future(stack.retry_at.get(PREFLIGHT, ""))
+        may_plan = stack.replan and not waits
         return stack.complete and (may_plan or is_upgrading(stack))
 
     # Messages
@@ -96,8 +96,7 @@ class StackTurn:
         )
         if said == turn.said and found.progress == turn.progress:
             return None
-        if said == turn.said and self._context.is_future(turn.report_at):
-            self._context.requeue_at(datetime.fromisoformat(turn.report_at))
+        if said == turn.said and self._context.waits_until(turn.report_at):
             return None
         turn.said, turn.progress = said, found.progress
         turn.report_at = (self._context.moment() + REPORT_AFTER).isoformat()
