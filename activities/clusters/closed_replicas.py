@@ -14,7 +14,7 @@ import structlog
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.messaging.querying import first_run
+from activities.messaging.lookups import first_run
 from activities.messaging.search_attributes import (
     CLUSTER,
     DEPLOYMENT,

@@ -19,8 +19,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from activities.heartbeat import Progress
+from activities.messaging.lookups import first_run, list_entities
 from activities.messaging.messages import Survey
-from activities.messaging.querying import first_run, list_entities
 from activities.messaging.sending import (
     CALL_SECONDS,
     CALLS_AT_ONCE,
@@ -115,7 +115,7 @@ async def deliver(
         async with slots:
             await outbox.send(client, seconds)
 
-    async def hand_over_in_order(outbox: _Outbox) -> None:
+    async def hand_over(outbox: _Outbox) -> None:
         async with slots:
             await _hand_over(client, outbox, seconds or CALL_SECONDS)
 
@@ -125,7 +125,7 @@ async def deliver(
         for outbox in failed:
             if outbox.error is not None and not outbox.is_refused:
                 raise outbox.error
-    await asyncio.gather(*map(hand_over_in_order, failed))
+    await asyncio.gather(*map(hand_over, failed))
     return [outbox.receiver for outbox in outboxes.values() if outbox.missing]
 
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from temporalio import activity
 
 from activities.heartbeat import heartbeating
-from activities.messaging import querying
+from activities.messaging import lookups, querying
 from activities.messaging.delivering import broadcast, deliver, redeliver
 from activities.messaging.messages import (
     AwaitRunning,
@@ -127,14 +127,14 @@ class EntityClient:
         would need a workflow task slot of a worker: hundreds of replicas that start at
         once and query their cluster would occupy all slots and wait for each other.
         """
-        return await querying.read_memo(
+        return await lookups.read_memo(
             activity.client(), wanted.workflow_id, wanted.key
         )
 
     @activity.defn
     async def count_entities(self, wanted: CountEntities) -> EntityCount:
         """Count the running entities of a kind in visibility."""
-        return await querying.count_entities(activity.client(), wanted.kind)
+        return await lookups.count_entities(activity.client(), wanted.kind)
 
     @activity.defn
     async def check_receivers(self, wanted: CheckReceivers) -> ReceiverChanges:
@@ -142,7 +142,7 @@ class EntityClient:
 
         The server responds itself, without a worker.
         """
-        return await querying.check_receivers(activity.client(), wanted)
+        return await lookups.check_receivers(activity.client(), wanted)
 
     @activity.defn
     async def await_running(self, wanted: AwaitRunning) -> str:
@@ -150,7 +150,7 @@ class EntityClient:
 
         Raises NotRunning if it does not run, so that Temporal retries.
         """
-        found = await querying.first_run(activity.client(), wanted.workflow_id)
+        found = await lookups.first_run(activity.client(), wanted.workflow_id)
         if not found:
             raise NotRunning(f"{wanted.workflow_id} does not run")
         return found

@@ -15,24 +15,16 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.messaging.messages import (
-    CheckReceivers,
-    EntityCount,
-    MemoValue,
-    ReceiverChanges,
-    Survey,
-    SurveyResult,
+from activities.messaging.lookups import (
+    VisibilityPage,
+    list_entities,
+    still_running,
 )
-from activities.messaging.search_attributes import (
-    CLUSTER,
-    unknown_query,
-    visibility_query,
-)
+from activities.messaging.messages import Survey, SurveyResult
 from activities.messaging.sending import (
-    CALL_SECONDS,
     CALLS_AT_ONCE,
     DECODING_ERRORS,
 )
@@ -89,14 +81,14 @@ class _Round:
         self._slots = asyncio.Semaphore(CALLS_AT_ONCE)
         self._ends = time.monotonic() + ROUND_SECONDS
         self._bytes = 0
-        self._begun: set[str] = set()
+        self._queried: set[str] = set()
         self._last = time.monotonic()
         self._answers: dict[str, Any] = {}
         self._missing: list[str] = []
 
     async def run(self, workflow_ids: Sequence[str]) -> QueryResults:
         tasks = {
-            asyncio.create_task(self._ask(workflow_id)): workflow_id
+            asyncio.create_task(self._query_when_free(workflow_id)): workflow_id
             for workflow_id in workflow_ids
         }
         waiting = set(tasks)
@@ -111,26 +103,19 @@ class _Round:
             for task in waiting:
                 task.cancel()
             await asyncio.gather(*waiting, return_exceptions=True)
-        known = self._answers.keys() | set(self._missing)
-        answered = [each for each in workflow_ids if each in self._answers]
-        kept = self._those_that_fit(answered)
+        fitting = self._fitting(
+            [each for each in workflow_ids if each in self._answers]
+        )
+        silent = self._queried - self._answers.keys() - set(self._missing)
+        reached = fitting.keys() | silent | set(self._missing)
         return QueryResults(
-            by_id=kept,
-            unresponsive=[
-                workflow_id
-                for workflow_id in workflow_ids
-                if workflow_id in self._begun and workflow_id not in known
-            ],
+            by_id=fitting,
+            unresponsive=[each for each in workflow_ids if each in silent],
             missing=self._missing,
-            left=[
-                workflow_id
-                for workflow_id in workflow_ids
-                if workflow_id not in self._begun
-                or (workflow_id in self._answers and workflow_id not in kept)
-            ],
+            left=[each for each in workflow_ids if each not in reached],
         )
 
-    def _those_that_fit(self, answered: Sequence[str]) -> dict[str, Any]:
+    def _fitting(self, answered: Sequence[str]) -> dict[str, Any]:
         """Return the first responses that fit into a payload.
 
         Responses that arrive when the payload is already full may exceed it.
@@ -146,18 +131,19 @@ class _Round:
 
     def _is_over(self, wanted: int) -> bool:
         now = time.monotonic()
-        all_queried = len(self._begun) == wanted or self._is_full()
+        all_queried = len(self._queried) == wanted or self._starts_no_more()
         quiet = now - self._last > self._quiet_seconds
         return (all_queried and quiet) or now > self._ends + ROUND_SECONDS
 
-    def _is_full(self) -> bool:
+    def _starts_no_more(self) -> bool:
+        """Return whether the payload is nearly full or the time is up."""
         return self._bytes > LIST_BYTES_MAX // 2 or time.monotonic() > self._ends
 
-    async def _ask(self, workflow_id: str) -> None:
+    async def _query_when_free(self, workflow_id: str) -> None:
         async with self._slots:
-            if self._is_full():
+            if self._starts_no_more():
                 return
-            self._begun.add(workflow_id)
+            self._queried.add(workflow_id)
             self._last = time.monotonic()
             call = asyncio.create_task(self._call(workflow_id))
             try:
@@ -214,53 +200,6 @@ async def query_round(
     return await calls.run(workflow_ids)
 
 
-@dataclass(frozen=True)
-class VisibilityPage:
-    """One page of visibility: running entities with their clusters, in order.
-
-    `after` is the token of the next page. `ended` are the entities that no longer run,
-    if they are requested too.
-    """
-
-    found: dict[str, str]
-    after: str
-    ended: Sequence[str] = ()
-
-
-async def list_entities(client: Client, wanted: Survey) -> VisibilityPage:
-    """List one page of the wanted entities."""
-    listing = client.list_workflows(
-        visibility_query(
-            wanted.kinds,
-            namespace=wanted.namespace,
-            cluster=wanted.cluster,
-            deployment=wanted.deployment,
-            ended=wanted.ended,
-        ),
-        page_size=wanted.page_size,
-        next_page_token=bytes.fromhex(wanted.after) or None,
-    )
-    await listing.fetch_next_page()
-    rows = listing.current_page or ()
-    ended = {
-        row.id
-        for row in rows
-        if wanted.ended and row.status != WorkflowExecutionStatus.RUNNING
-    }
-    running = {
-        row.id: row
-        for row in rows
-        if not wanted.ended or row.status == WorkflowExecutionStatus.RUNNING
-    }
-    found = {
-        workflow_id: str(row.typed_search_attributes.get(CLUSTER) or "")
-        for workflow_id, row in running.items()
-    }
-    return VisibilityPage(
-        found, (listing.next_page_token or b"").hex(), sorted(ended - set(found))
-    )
-
-
 async def survey(client: Client, wanted: Survey) -> SurveyResult:
     """Query one page of the wanted running entities, or those that the last round left."""
     listing = (
@@ -307,116 +246,4 @@ async def query_each(
         answers=answers.by_id,
         unresponsive=await still_running(client, answers.unresponsive),
         left=left,
-    )
-
-
-async def still_running(client: Client, workflow_ids: Sequence[str]) -> dict[str, str]:
-    """Return the running workflows with their clusters.
-
-    If the server does not respond about a workflow, it counts as running.
-    """
-    running: dict[str, str] = {}
-    slots = asyncio.Semaphore(CALLS_AT_ONCE)
-
-    async def look(workflow_id: str) -> None:
-        async with slots:
-            try:
-                async with asyncio.timeout(CALL_SECONDS):
-                    handle = client.get_workflow_handle(workflow_id)
-                    description = await handle.describe()
-            except TimeoutError:
-                running[workflow_id] = ""
-                return
-            except RPCError as error:
-                if error.status != RPCStatusCode.NOT_FOUND:
-                    running[workflow_id] = ""
-                return
-        if description.status == WorkflowExecutionStatus.RUNNING:
-            running[workflow_id] = str(
-                description.typed_search_attributes.get(CLUSTER) or ""
-            )
-
-    await asyncio.gather(*(look(workflow_id) for workflow_id in workflow_ids))
-    return {workflow_id: running[workflow_id] for workflow_id in sorted(running)}
-
-
-async def count_entities(client: Client, kind: str) -> EntityCount:
-    """Count the running entities of a kind, and those whose `Ready` is Unknown."""
-    running = await client.count_workflows(visibility_query([kind]))
-    unknown = await client.count_workflows(unknown_query(kind))
-    return EntityCount(running=running.count, unknown=unknown.count)
-
-
-async def read_memo(client: Client, workflow_id: str, key: str) -> MemoValue:
-    """Read the memo of an entity, also of a closed one.
-
-    The value is None if it cannot be decoded. Raises `TimeoutError`.
-    """
-    async with asyncio.timeout(CALL_SECONDS):
-        try:
-            description = await client.get_workflow_handle(workflow_id).describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return MemoValue(found=False)
-            raise
-        running = description.status == WorkflowExecutionStatus.RUNNING
-        try:
-            return MemoValue(
-                found=running, value=await description.memo_value(key, None)
-            )
-        except DECODING_ERRORS as error:
-            activity.logger.warning(
-                "the memo of %s cannot be decoded: %s", workflow_id, error
-            )
-            return MemoValue(found=running)
-
-
-async def first_run(client: Client, workflow_id: str) -> str:
-    """Return the id of the first run of a running entity, or "" if it does not run.
-
-    The id stays the same over continue-as-new.
-    """
-    async with asyncio.timeout(CALL_SECONDS):
-        try:
-            description = await client.get_workflow_handle(workflow_id).describe()
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return ""
-            raise
-    if description.status != WorkflowExecutionStatus.RUNNING:
-        return ""
-    return (
-        description.raw_description.workflow_execution_info.first_run_id
-        or description.run_id
-    )
-
-
-async def check_receivers(client: Client, wanted: CheckReceivers) -> ReceiverChanges:
-    """Find the entities that do not run, and those with another first run than before.
-
-    An entity is left out if the server does not respond about it. If the server
-    responds about none, its error is raised.
-    """
-    slots = asyncio.Semaphore(CALLS_AT_ONCE)
-    found: dict[str, str] = {}
-    errors: list[Exception] = []
-
-    async def find(workflow_id: str) -> None:
-        async with slots:
-            try:
-                found[workflow_id] = await first_run(client, workflow_id)
-            except (RPCError, TimeoutError) as error:
-                errors.append(error)
-
-    await asyncio.gather(*map(find, sorted({*wanted.known, *wanted.others})))
-    if errors and not found:
-        raise errors[0]
-    running = {workflow_id: run for workflow_id, run in sorted(found.items()) if run}
-    return ReceiverChanges(
-        changed={
-            workflow_id: run
-            for workflow_id, run in running.items()
-            if run != wanted.known.get(workflow_id, run)
-        },
-        missing=sorted(found.keys() - running.keys()),
     )

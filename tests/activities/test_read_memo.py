@@ -8,8 +8,8 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
+from activities.messaging.lookups import read_memo
 from activities.messaging.messages import MemoValue
-from activities.messaging.querying import read_memo
 from api_types.payloads.unreadable import UnreadablePayload
 
 

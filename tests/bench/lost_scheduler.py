@@ -28,7 +28,7 @@ from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 
-from activities.messaging import querying
+from activities.messaging import lookups
 from activities.messaging.messages import Survey
 from api_types import names, queues
 from api_types.payloads.packing import unpack
@@ -65,15 +65,15 @@ async def entries(fleet: ProtocolFleet) -> list[LedgerEntry]:
             return found
 
 
-async def stale(client: Client, wanted: Survey) -> querying.VisibilityPage:
+async def stale(client: Client, wanted: Survey) -> lookups.VisibilityPage:
     """List a page without one entity in a hundred."""
-    listing = await querying.list_entities(client, wanted)
+    listing = await lookups.list_entities(client, wanted)
     found = {
         name: cluster
         for number, (name, cluster) in enumerate(listing.found.items())
         if number % LEFT_OUT != LEFT_OUT - 1
     }
-    return querying.VisibilityPage(found, listing.after)
+    return lookups.VisibilityPage(found, listing.after)
 
 
 async def fill(fleet: ProtocolFleet, chosen: argparse.Namespace) -> int:

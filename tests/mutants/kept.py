@@ -225,7 +225,7 @@ NEIGHBOURS = (
     Mutant(
         "activities/messaging/delivering.py",
         "deliver",
-        "await asyncio.gather(*map(hand_over_in_time, failed))",
+        "await asyncio.gather(*map(hand_over, failed))",
         "",
         REDELIVERIES,
     ),

@@ -18,8 +18,8 @@ from temporalio.testing import ActivityEnvironment
 
 import worker
 from activities.messaging import delivering, entity_client
+from activities.messaging.lookups import list_entities
 from activities.messaging.messages import Survey
-from activities.messaging.querying import list_entities
 from api_types import names, queues
 from api_types.messages.delivery import (
     Delivery,

@@ -16,7 +16,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.messaging import delivering
 from activities.messaging.delivering import deliver, redeliver
-from activities.messaging.querying import VisibilityPage
+from activities.messaging.lookups import VisibilityPage
 from api_types import names
 from api_types.messages.delivery import (
     Broadcast,

@@ -1,4 +1,4 @@
-"""Queries to several entities: each has its own result. The answers of the server are staged."""
+"""Queries and lookups of several entities: each has its own result. The server is staged."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,15 +12,10 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from activities.messaging import querying
+from activities.messaging import lookups, querying
+from activities.messaging.lookups import check_receivers, read_memo, still_running
 from activities.messaging.messages import CheckReceivers, MemoValue, ReceiverChanges
-from activities.messaging.querying import (
-    QueryResults,
-    check_receivers,
-    query_round,
-    read_memo,
-    still_running,
-)
+from activities.messaging.querying import QueryResults, query_round
 from activities.messaging.search_attributes import CLUSTER
 from activities.messaging.sending import CALLS_AT_ONCE
 from api_types.payloads.unreadable import UnreadablePayload
@@ -163,7 +158,7 @@ async def test_a_check_fails_if_every_description_fails() -> None:
 async def test_an_entity_whose_description_fails_or_hangs_may_be_running(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(querying, "CALL_SECONDS", 0.05)
+    monkeypatch.setattr(lookups, "CALL_SECONDS", 0.05)
     client = cast("Client", Staged({**FLEET, "hangs": Handle(hangs=True)}))
     assert await still_running(client, ["a", "gone", "broken", "hangs"]) == {
         "a": "eu",

@@ -13,13 +13,9 @@ from temporalio import activity
 from temporalio.client import Client
 
 from activities.heartbeat import heartbeating
+from activities.messaging.lookups import list_entities, still_running
 from activities.messaging.messages import Survey
-from activities.messaging.querying import (
-    QueryResults,
-    list_entities,
-    query_round,
-    still_running,
-)
+from activities.messaging.querying import QueryResults, query_round
 from api_types.base import Message
 from api_types.payloads.packing import pack, unpack
 from workflows.fleet_scheduler import outgoing
