@@ -23,6 +23,7 @@ from api_types.messages.routing import (
     SelectedEndpoint,
     TimeoutSupport,
 )
+from api_types.messages.versions import ObservationOrder
 
 # Backends
 
@@ -254,6 +255,16 @@ class ControlObserved(Message):
     gateway: ObservedGateway | None = None
     route: ObservedServiceRoute | None = None
     backend: ObservedBackend | None = None
+
+    @property
+    def order(self) -> ObservationOrder:
+        """Return the place among the observations of the control cluster."""
+        return ObservationOrder(
+            cluster="control",
+            cluster_uid=self.gateway_uid,
+            run=self.run,
+            sequence=self.sequence,
+        )
 
 
 # Installation

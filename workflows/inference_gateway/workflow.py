@@ -32,7 +32,6 @@ from api_types.messages.signals import (
     ModelEndpointSignals,
     ModelServiceSignals,
 )
-from api_types.messages.versions import ObservationOrder
 from api_types.names import workflow_id
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
@@ -97,13 +96,7 @@ class InferenceGatewayWorkflow(Entity[GatewayState]):
     @handles(InferenceGatewaySignals.CONTROL_OBSERVED)
     def control_observed(self, message: ControlObserved) -> None:
         """Store the gateway's state that the watch observed."""
-        order = ObservationOrder(
-            cluster="control",
-            cluster_uid=message.gateway_uid,
-            run=message.run,
-            sequence=message.sequence,
-        )
-        seen = message.gateway
+        seen, order = message.gateway, message.order
         if (
             message.owner_uid != self.state.uid
             or seen is None

@@ -36,11 +36,11 @@ from api_types.messages.signals import (
     ModelServiceSignals,
     endpoint_directory,
 )
-from api_types.messages.versions import ObservationOrder
 from api_types.resources.status import LeftBehind
 from workflows.entity import backoff
 from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
+from workflows.entity.drift import repair_is_due
 from workflows.entity.entity import Entity
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
@@ -107,19 +107,12 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     @handles(ModelServiceSignals.CONTROL_OBSERVED)
     def control_observed(self, message: ControlObserved) -> None:
         """Store the route that the watch of the control cluster observed."""
-        order = ObservationOrder(
-            cluster="control",
-            cluster_uid=message.gateway_uid,
-            run=message.run,
-            sequence=message.sequence,
-        )
+        version, order = self.state.observed_version, message.order
         if message.owner_uid != self.state.uid or message.route is None:
             return
-        if not self.state.observed_version.accepts(
-            order, self.state.gateway.version.uid
-        ):
+        if not version.accepts(order, self.state.gateway.version.uid):
             return
-        self.state.observed_version = self.state.observed_version.advanced(order)
+        self.state.observed_version = version.advanced(order)
         self.state.observed = message.route
         self.context.requeue()
 
@@ -342,38 +335,16 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         return is_same and self.context.waits_until(self.state.retry_at)
 
     def _drift_is_due(self, wanted: WantedRoute) -> bool:
-        """Return whether the route has drifted long enough to be applied again."""
-        if not decisions.drifted(self.state):
-            self.state.drift_since = ""
-            return False
-        now = self.context.moment()
-        if not self.state.drift_since:
-            self.state.drift_since = now.isoformat()
-            self.state.drift_repairs = backoff.recent_repairs(
-                self.state.drift_repairs, self.state.drift_repaired_at, now
-            )
-        due = datetime.fromisoformat(self.state.drift_since) + backoff.repair(
-            self.state.drift_repairs
+        state = self.state
+        part = "policy" if decisions.falls_back(state) else "Middleware"
+        drifted = part if decisions.middleware_drifted(state) else "HTTPRoute"
+        return repair_is_due(
+            self.context,
+            state,
+            has_drifted=decisions.drifted(state),
+            waits=partial(self._waits, wanted),
+            message=f"another client changed or deleted the {drifted}; it is applied again",
         )
-        if due > now:
-            self.context.requeue_at(due)
-            return False
-        # Recording an event queues another pass. If every waiting pass recorded one,
-        # the passes of a workflow task would never end.
-        if self._waits(wanted):
-            return True
-        self.state.drift_repairs, self.state.drift_repaired_at = (
-            min(self.state.drift_repairs + 1, 16),
-            now.isoformat(),
-        )
-        part = "policy" if decisions.falls_back(self.state) else "Middleware"
-        drifted = part if decisions.middleware_drifted(self.state) else "HTTPRoute"
-        self.context.record_event(
-            "Warning",
-            "DriftDetected",
-            f"another client changed or deleted the {drifted}; it is applied again",
-        )
-        return True
 
     def _record_failure(self, failure: Failure) -> None:
         self.state.failure = failure

@@ -32,10 +32,10 @@ from api_types.messages.routing import (
     EndpointWithdrawn,
 )
 from api_types.messages.signals import EndpointDirectorySignals, endpoint_directory
-from api_types.messages.versions import ObservationOrder, ObservationVersion
+from api_types.messages.versions import ObservationVersion
 from api_types.resources.status import LeftBehind
-from workflows.entity import backoff
 from workflows.entity.context import EntityContext
+from workflows.entity.drift import repair_is_due
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.entity.state import EntityState
 
@@ -356,17 +356,12 @@ class EndpointPublication:
         Return False for an old observation, and for the backend of another owner.
         `gateway` is the uid of the present InferenceGateway, if the owner knows it.
         """
-        order = ObservationOrder(
-            cluster="control",
-            cluster_uid=message.gateway_uid,
-            run=message.run,
-            sequence=message.sequence,
-        )
+        version, order = self._state.observed_version, message.order
         if message.owner_uid != self._context.state.uid or message.backend is None:
             return False
-        if not self._state.observed_version.accepts(order, gateway):
+        if not version.accepts(order, gateway):
             return False
-        self._state.observed_version = self._state.observed_version.advanced(order)
+        self._state.observed_version = version.advanced(order)
         self._state.observed = message.backend.digest
         return True
 
@@ -422,41 +417,18 @@ class EndpointPublication:
         return self._context.waits_until(self._state.retry_at)
 
     def _drift_is_due(self) -> bool:
-        """Return whether the backend has drifted for so long that it is applied again."""
         state = self._state
-        if (
-            state.applied is None
-            or state.observed is None
-            or state.observed == state.applied.digest
-        ):
-            state.drift_since = ""
-            return False
-        now = self._context.moment()
-        if not state.drift_since:
-            state.drift_since = now.isoformat()
-            state.drift_repairs = backoff.recent_repairs(
-                state.drift_repairs, state.drift_repaired_at, now
-            )
-        due = datetime.fromisoformat(state.drift_since) + backoff.repair(
-            state.drift_repairs
+        return repair_is_due(
+            self._context,
+            state,
+            has_drifted=(
+                state.applied is not None
+                and state.observed is not None
+                and state.observed != state.applied.digest
+            ),
+            waits=self._waits,
+            message="another client changed or deleted the backend of the endpoint",
         )
-        if due > now:
-            self._context.requeue_at(due)
-            return False
-        # Recording an event queues another pass. If every waiting pass recorded one,
-        # the passes of a workflow task would never end.
-        if self._waits():
-            return True
-        state.drift_repairs, state.drift_repaired_at = (
-            min(state.drift_repairs + 1, 16),
-            now.isoformat(),
-        )
-        self._context.record_event(
-            "Warning",
-            "DriftDetected",
-            "another client changed or deleted the backend of the endpoint",
-        )
-        return True
 
     def _succeeded(self) -> None:
         self._state.failure, self._state.retry_at, self._state.attempts = (
