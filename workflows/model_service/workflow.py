@@ -8,21 +8,14 @@ input is unknown, the route stays as it is.
 """
 
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
-from activities.routing.activities import RoutingActivities
-from api_types import names
 from api_types.digests import report_digest
-from api_types.errors import NameConflict, NoControlCluster
+from api_types.errors import NameConflict
 from api_types.messages.gateway_work import (
-    AppliedRoute,
-    ApplyRoute,
     ControlObserved,
-    RemoveRoute,
 )
 from api_types.messages.routing import (
     GatewayChanged,
@@ -36,25 +29,19 @@ from api_types.messages.signals import (
     ModelServiceSignals,
     endpoint_directory,
 )
-from api_types.resources.status import LeftBehind
-from workflows.entity import backoff
-from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE, TRUE, Verdict, condition_of
-from workflows.entity.drift import repair_is_due
 from workflows.entity.entity import Entity
-from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.handles import handles
-from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
 from workflows.entity.registering.gateway_user import GatewayUser
 from workflows.entity.start import read_carried
-from workflows.model_service import decisions
-from workflows.model_service.decisions import WantedRoute
+from workflows.model_service import decisions, verdicts
+from workflows.model_service.route import ServiceRoute
 from workflows.model_service.state import (
-    ACCEPTED_WITHIN,
     UNMATCHED_AFTER,
     UNRESOLVED_AFTER,
     ServiceState,
 )
+from workflows.model_service.status import status_of
 
 
 @workflow.defn(name="ModelService")
@@ -70,6 +57,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(read_carried(arguments, ServiceState) or ServiceState())
         self.gateway = GatewayUser(self.context, self.state.gateway, "ModelService")
+        self.route = ServiceRoute(self.context)
         self.directory = endpoint_directory(self.namespace)
 
     @workflow.run
@@ -93,7 +81,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             and known.connected
             and known.connects != before.connects
         ):
-            self._note_recovery()
+            self.route.note_recovery()
 
     @handles(ModelServiceSignals.ENDPOINTS_CHANGED)
     def endpoints_changed(self, message: ServiceEndpoints) -> None:
@@ -155,7 +143,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
 
     def status(self) -> dict[str, Any]:
         """Return address, route, entries and routed endpoints."""
-        return decisions.status_of(self.state, self.namespace, self.name)
+        return status_of(self.state, self.namespace, self.name)
 
     def details(self) -> list[str]:
         """Return a table of the entries for the Temporal UI."""
@@ -180,7 +168,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             return False
         await self.gateway.follow()
         await self.report_changes()
-        await self.bring_route()
+        await self.route.bring()
         await self.answer()
         self.conclude()
         return False
@@ -214,146 +202,6 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             self.directory, EndpointDirectorySignals.REPORT_SERVICE, self.report()
         )
 
-    # Route
-
-    async def bring_route(self) -> None:
-        """Apply or remove the route if the wanted or the observed route has changed."""
-        wanted = decisions.wanted_route(self.state, self.namespace, self.name)
-        if wanted is None:
-            return
-        is_due = (
-            partial(self._drift_is_due, wanted),
-            self._middleware_is_due,
-        )
-        if wanted.digest == self.state.applied_digest and not any(
-            due() for due in is_due
-        ):
-            self.state.failure, self.state.retry_at = NO_FAILURE, ""
-            return
-        if self._waits(wanted):
-            return
-        self.state.attempted_digest = wanted.digest
-        try:
-            applied = await self._carry_out(wanted)
-        except ActivityError as error:
-            self._record_failure(failure_of(error))
-            return
-        behind = bool(self.state.applied_at) and not decisions.is_taken_over(self.state)
-        self.state.applied, self.state.applied_digest = applied, wanted.digest
-        # While the gateway has not accepted the previous change, keep the start of its
-        # wait. Otherwise frequent changes would extend the wait without limit.
-        if not behind:
-            self.state.applied_at = self.context.moment().isoformat()
-        self.state.failure, self.state.retry_at, self.state.attempts = NO_FAILURE, "", 0
-        self.state.drift_since = ""
-        self.context.mark_changed()
-
-    async def _carry_out(self, wanted: WantedRoute) -> AppliedRoute:
-        self.state.route_started = True
-        order = (
-            wanted.route.model_copy(update={"middleware_left": True})
-            if self.state.middleware_started
-            else wanted.route
-        )
-        self.state.middleware_started |= decisions.has_parts(order)
-        if order.retries and order.gateway is None and self._gateway_recovers():
-            order = order.model_copy(update={"gateway_recovers": True})
-        endpoints = sum(len(entry.endpoints) for entry in wanted.route.entries)
-        summary = f"route {self.namespace}/{self.name} to {endpoints} endpoints"
-        applied = await workflow.execute_activity_method(
-            RoutingActivities.apply_service_route,
-            order,
-            **activity_options.on_cluster(activity_options.APPLY, summary),
-        )
-        if self.state.failure.is_unreachable:
-            self._note_recovery()
-        self._follow_middleware(order, applied)
-        return applied
-
-    def _note_recovery(self) -> None:
-        self.state.gateway_recovers_at = (
-            self.context.moment() + GATEWAY_RECOVERS
-        ).isoformat()
-
-    def _gateway_recovers(self) -> bool:
-        """Return whether the gateway may be slow to watch Middlewares again.
-
-        This is the case soon after an outage of the control cluster.
-        """
-        return self.state.failure.is_unreachable or self.context.is_future(
-            self.state.gateway_recovers_at
-        )
-
-    async def _remove_route(self) -> None:
-        # The first apply takes over the objects of a service that was terminated.
-        has_unknown = self.state.reset or self.state.applied is None
-        await workflow.execute_activity_method(
-            RoutingActivities.remove_service_route,
-            RemoveRoute(
-                namespace=self.namespace,
-                name=self.name,
-                uid=self.state.uid,
-                of_predecessors=has_unknown,
-                middleware_left=self.state.middleware_started or has_unknown or None,
-                gateway="Envoy" if decisions.falls_back(self.state) else None,
-            ),
-            **activity_options.on_cluster(
-                activity_options.APPLY,
-                f"remove the route of {self.namespace}/{self.name}",
-            ),
-        )
-        self.state.route_started = self.state.middleware_started = False
-        self.state.middleware_retry_at = ""
-
-    def _follow_middleware(self, order: ApplyRoute, applied: AppliedRoute) -> None:
-        """Record the result for the Middleware.
-
-        Schedule the next attempt if it failed.
-        """
-        state = self.state
-        state.middleware_started = decisions.has_parts(order)
-        if order.retries is None or applied.middleware:
-            state.middleware_retry_at, state.middleware_attempts = "", 0
-            return
-        if order.gateway_recovers:
-            state.middleware_retry_at = state.gateway_recovers_at
-            self.context.requeue_at(datetime.fromisoformat(state.gateway_recovers_at))
-            return
-        pause = backoff.permanent(state.middleware_attempts)
-        state.middleware_attempts += 1
-        state.middleware_retry_at = (self.context.moment() + pause).isoformat()
-        self.context.requeue_after(pause)
-
-    def _middleware_is_due(self) -> bool:
-        """Return whether a failed Middleware is to be applied again."""
-        due = self.state.middleware_retry_at
-        return bool(due) and not self.context.waits_until(due)
-
-    def _waits(self, wanted: WantedRoute) -> bool:
-        """Return whether the next attempt at this route waits, and requeue if so."""
-        is_same = wanted.digest == self.state.attempted_digest
-        return is_same and self.context.waits_until(self.state.retry_at)
-
-    def _drift_is_due(self, wanted: WantedRoute) -> bool:
-        state = self.state
-        part = "policy" if decisions.falls_back(state) else "Middleware"
-        drifted = part if decisions.middleware_drifted(state) else "HTTPRoute"
-        return repair_is_due(
-            self.context,
-            state,
-            has_drifted=decisions.drifted(state),
-            waits=partial(self._waits, wanted),
-            message=f"another client changed or deleted the {drifted}; it is applied again",
-        )
-
-    def _record_failure(self, failure: Failure) -> None:
-        self.state.failure = failure
-        self.context.record_event("Warning", failure.type, failure.message)
-        pause = backoff_after(failure, self.state.attempts)
-        self.state.attempts += 1
-        self.state.retry_at = (self.context.moment() + pause).isoformat()
-        self.context.requeue_after(pause)
-
     async def answer(self) -> None:
         """Report the routed endpoints, once the route has the directory's newest list.
 
@@ -368,7 +216,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         is_answered = found.version == self.state.answered
         if is_answered and not self.state.answered_unapplied:
             return
-        wanted = decisions.wanted_route(self.state, self.namespace, self.name)
+        wanted = self.route.wanted()
         is_applied = wanted is not None and wanted.digest == self.state.applied_digest
         if (
             not is_applied
@@ -376,7 +224,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             and (is_answered or not self._name_is_taken())
         ):
             return
-        if is_applied and self._gateway_is_behind():
+        if is_applied and self.route.gateway_is_behind():
             return
         self.state.answered = found.version
         self.state.answered_unapplied = not is_applied and self.state.route_started
@@ -397,31 +245,17 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         """
         return self.state.failure.type == NameConflict.__name__
 
-    def _gateway_is_behind(self) -> bool:
-        """Return whether the gateway may still send requests by an earlier route.
-
-        If so, requeue for the end of the gateway's wait.
-        """
-        applied_at = self.state.applied_at
-        if not applied_at or decisions.is_taken_over(self.state):
-            return False
-        due = datetime.fromisoformat(applied_at) + ACCEPTED_WITHIN
-        if due <= self.context.moment():
-            return False
-        self.context.requeue_at(due)
-        return True
-
     # Conditions
 
     def conclude(self) -> None:
         """Set the conditions from the state, and record events."""
         state, now = self.state, self.context.moment()
         self._follow_resolution(now)
-        resolved = decisions.endpoints_resolved(state)
-        lost_at = decisions.lost_at(state)
+        resolved = verdicts.endpoints_resolved(state)
+        lost_at = verdicts.lost_at(state)
         if lost_at and lost_at > now:
             self.context.requeue_at(lost_at)
-        routing = decisions.routing_ready(state, now)
+        routing = verdicts.routing_ready(state, now)
         self._follow_selection(resolved, now)
         known = condition_of(state.conditions, "RoutingReady")
         if (
@@ -437,8 +271,8 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         self.context.set_condition("EndpointsResolved", *resolved)
         self.context.set_condition("RoutingReady", *routing)
         self.context.set_condition("Ready", *routing)
-        self._conclude_optional("RetriesReady", decisions.retries_ready(state))
-        self._conclude_optional("TimeoutsReady", decisions.timeouts_ready(state))
+        self._conclude_optional("RetriesReady", verdicts.retries_ready(state))
+        self._conclude_optional("TimeoutsReady", verdicts.timeouts_ready(state))
         state.observed_generation = state.generation
 
     def _conclude_optional(self, kind: str, verdict: Verdict | None) -> None:
@@ -464,9 +298,9 @@ class ModelServiceWorkflow(Entity[ServiceState]):
             condition_of(self.state.conditions, "EndpointsResolved"),
         )
         since, state.unmatched_since = state.unmatched_since, ""
-        if resolved.reason != decisions.NO_ENDPOINTS:
+        if resolved.reason != verdicts.NO_ENDPOINTS:
             return
-        is_new = before is None or before.reason == decisions.RESOLVING
+        is_new = before is None or before.reason == verdicts.RESOLVING
         if is_new or since:
             since = since or now.isoformat()
             due = datetime.fromisoformat(since) + UNMATCHED_AFTER
@@ -474,7 +308,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                 state.unmatched_since = since
                 self.context.requeue_at(due)
                 return
-        elif before is not None and before.reason == decisions.NO_ENDPOINTS:
+        elif before is not None and before.reason == verdicts.NO_ENDPOINTS:
             return
         self.context.record_event("Warning", resolved.reason, resolved.message)
 
@@ -501,7 +335,7 @@ class ModelServiceWorkflow(Entity[ServiceState]):
         """
         for kind in ("RoutingReady", "Ready"):
             self.context.set_condition(kind, FALSE, "Deleting")
-        if not await self._route_is_removed():
+        if not await self.route.remove():
             return False
         if self.state.report_sequence:
             gone = self.report().model_copy(
@@ -516,57 +350,4 @@ class ModelServiceWorkflow(Entity[ServiceState]):
                 self.directory, EndpointDirectorySignals.REPORT_SERVICE, gone
             )
         await self.gateway.leave()
-        return True
-
-    async def _route_is_removed(self) -> bool:
-        """Remove the route; return False while this fails.
-
-        A forced teardown lists it as left behind.
-        """
-        if not self.state.forced and self.context.waits_until(self.state.retry_at):
-            return False
-        self.context.set_condition(
-            "Deleting",
-            FALSE,
-            "InProgress",
-            "the HTTPRoute on the control cluster is being removed",
-        )
-        self.context.publish()
-        try:
-            await self._remove_route()
-        except ActivityError as error:
-            failure = failure_of(error)
-            if (
-                failure.type == NoControlCluster.__name__
-                and not self.state.route_started
-            ):
-                return True
-            if self.state.forced:
-                route = LeftBehind(
-                    kind="HTTPRoute",
-                    namespace=self.namespace,
-                    name=names.service_route_name(self.namespace, self.name),
-                    location="control cluster",
-                    reason=f"the teardown was forced; {failure.type}",
-                )
-                left = [route]
-                if self.state.middleware_started:
-                    left.append(route.model_copy(update={"kind": "Middleware"}))
-                self.state.add_left_behind(left)
-                kinds = " and ".join(each.kind for each in left)
-                self.context.record_event(
-                    "Warning",
-                    "LeftBehind",
-                    f"{kinds} {route.namespace}/{route.name} may remain",
-                )
-                return True
-            self._record_failure(failure)
-            reason = "ClusterUnreachable" if failure.is_unreachable else "InProgress"
-            self.context.set_condition(
-                "Deleting",
-                FALSE,
-                reason,
-                f"the HTTPRoute remains: {failure.type}: {failure.message}",
-            )
-            return False
         return True

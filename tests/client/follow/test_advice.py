@@ -24,7 +24,7 @@ from workflows.inference_cluster.gateway import Gateway
 from workflows.inference_cluster.status import ClusterStatusInputs, cluster_verdict
 from workflows.model_cache.status import ClusterPhase, artifact_verdict, matched_verdict
 from workflows.model_replica.apply import _REASONS
-from workflows.model_service.decisions import NO_ENDPOINTS, RESOLVING
+from workflows.model_service.verdicts import NO_ENDPOINTS, RESOLVING
 
 ROOT = Path(__file__).parents[3]
 # The modules that set the reasons of a kind's conditions.

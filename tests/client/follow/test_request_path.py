@@ -35,7 +35,7 @@ from fleet_client.refs.tree import Tree
 from fleet_client.temporal.control_plane import ControlPlane
 from workflows.entity.conditions import Verdict
 from workflows.entity.registering.gateway_user import FollowedGateway
-from workflows.model_service import decisions
+from workflows.model_service import decisions, status, verdicts
 from workflows.model_service.state import ServiceState
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "requests"
@@ -149,13 +149,13 @@ def a_service(
             present=True, generation=1, accepted=True, resolved=True
         )
     conditions = [
-        _condition("EndpointsResolved", decisions.endpoints_resolved(state)),
-        _condition("RoutingReady", decisions.routing_ready(state, NOW)),
+        _condition("EndpointsResolved", verdicts.endpoints_resolved(state)),
+        _condition("RoutingReady", verdicts.routing_ready(state, NOW)),
     ]
     return {
         "spec": spec,
         "status": {
-            **decisions.status_of(state, TEAM, "qwen"),
+            **status.status_of(state, TEAM, "qwen"),
             "conditions": conditions,
         },
     }

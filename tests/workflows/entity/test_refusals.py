@@ -27,7 +27,7 @@ WITH_CONDITIONS = {
     "model_endpoint.py",
     "inference_gateway/watch.py",
     "inference_gateway/workflow.py",
-    "model_service/workflow.py",
+    "model_service/route.py",
     "inference_cluster/connecting/connection.py",
     "inference_cluster/connecting/connection_wait.py",
     "inference_cluster/observer.py",

@@ -13,7 +13,7 @@ from api_types.messages.routing import (
 )
 from tests.workflows.environment.serverless import NOW
 from workflows.entity.registering.gateway_user import FollowedGateway
-from workflows.model_service import decisions
+from workflows.model_service import decisions, verdicts
 from workflows.model_service.state import ServiceState
 
 REPLICA = SelectedEndpoint(
@@ -69,7 +69,7 @@ def test_an_endpoint_of_a_user_is_not_routed_by_envoy_and_the_service_says_so(
     wanted = decisions.wanted_route(state, "ml", "s")
     assert wanted
     routed = [each.name for each in wanted.route.entries[0].endpoints]
-    verdict = decisions.routing_ready(state, NOW)
+    verdict = verdicts.routing_ready(state, NOW)
     if backend == "Envoy":
         assert routed == ["eu"]
         assert verdict.reason == "EndpointsUnsupported"

@@ -47,7 +47,7 @@ async def passes_of_one_task(service: ModelServiceWorkflow) -> None:
     service.context.requeue_time = None
     for _ in range(PASSES_MAX):
         service.context.queued = False
-        await service.bring_route()
+        await service.route.bring()
         if not service.context.queued:
             return
     pytest.fail(

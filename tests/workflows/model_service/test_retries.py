@@ -10,7 +10,7 @@ from api_types.messages.gateway_work import (
     ObservedServiceRoute,
     RouteRetries,
 )
-from workflows.model_service import decisions
+from workflows.model_service import decisions, verdicts
 from workflows.model_service.state import ServiceState
 
 ENTRIES: list[dict[str, object]] = [{"selector": {"matchLabels": {}}}]
@@ -73,7 +73,7 @@ def test_an_externally_changed_or_deleted_middleware_is_drift(
 def test_retries_are_ready_when_the_route_names_them(
     state: ServiceState, want: tuple[str, str] | None
 ) -> None:
-    verdict = decisions.retries_ready(state)
+    verdict = verdicts.retries_ready(state)
     assert (verdict and verdict[:2]) == want
 
 

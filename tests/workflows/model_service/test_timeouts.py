@@ -15,7 +15,7 @@ from api_types.messages.routing import (
     TimeoutSupport,
 )
 from workflows.entity.registering.gateway_user import FollowedGateway
-from workflows.model_service import decisions
+from workflows.model_service import decisions, verdicts
 from workflows.model_service.state import ServiceState
 
 BOTH = {"request": "300s", "backendRequest": "60s"}
@@ -161,7 +161,7 @@ def test_a_service_without_timeouts_is_not_applied_again_when_the_class_reports_
 def test_timeouts_are_ready_when_the_route_has_all(
     state: ServiceState, want: tuple[str, str] | None
 ) -> None:
-    verdict = decisions.timeouts_ready(state)
+    verdict = verdicts.timeouts_ready(state)
     assert (verdict and verdict[:2]) == want
 
 
@@ -201,6 +201,6 @@ ALL, HALF = (
 def test_the_condition_names_the_missing_timeouts_and_a_remedy(
     support: TimeoutSupport, want: str
 ) -> None:
-    verdict = decisions.timeouts_ready(a_state(BOTH, support))
+    verdict = verdicts.timeouts_ready(a_state(BOTH, support))
     assert verdict
     assert verdict.message == want

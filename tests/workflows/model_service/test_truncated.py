@@ -5,8 +5,8 @@ import pytest
 from api_types.limits import ROUTE_BACKENDS_MAX
 from api_types.messages.gateway_work import AppliedRoute, BackendShare
 from api_types.messages.routing import EntryEndpoints, ServiceEndpoints
-from workflows.model_service.decisions import truncated
 from workflows.model_service.state import ServiceState
+from workflows.model_service.verdicts import truncated
 
 
 def a_service(routed: int, *entries: EntryEndpoints) -> ServiceState:

@@ -46,7 +46,7 @@ from workflows.entity import backoff
 from workflows.entity.failures import Failure
 from workflows.entity.registering.gateway_user import FollowedGateway
 from workflows.model_service import decisions
-from workflows.model_service import workflow as service_workflow
+from workflows.model_service import route as service_route
 from workflows.model_service.state import ACCEPTED_WITHIN, ServiceState
 
 TEAM = "ml-team"
@@ -74,7 +74,7 @@ def has(why: str) -> Callable[[Json], bool]:
 async def test_the_route_names_a_new_middleware_when_the_gateway_has_recovered_from_an_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service_workflow, "GATEWAY_RECOVERS", RECOVERS)
+    monkeypatch.setattr(service_route, "GATEWAY_RECOVERS", RECOVERS)
     control = SimulatedControl()
     async with virtual_plane(control) as plane:
         await plane.apply(a_gateway())
@@ -121,7 +121,7 @@ async def test_the_route_names_a_new_middleware_when_the_gateway_has_recovered_f
 async def test_the_same_holds_if_the_services_own_attempt_found_the_outage(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service_workflow, "GATEWAY_RECOVERS", RECOVERS)
+    monkeypatch.setattr(service_route, "GATEWAY_RECOVERS", RECOVERS)
     control = SimulatedControl(backends={"me-a": ""})
     state = a_state(
         spec={**with_retries(attempts=2)["spec"]},
