@@ -147,6 +147,10 @@ ADVICE = {
             "`modelplane get ig` shows the gateway and its reason; apply an "
             "InferenceGateway if there is none"
         ),
+        "ClusterUnreachable": (
+            "`modelplane get ig` shows why the control cluster does not answer; the "
+            "deletion continues by itself when it answers again"
+        ),
     },
     "ModelReplica": {
         "InvalidSpec": "change the deployment's template as the message says and apply it again",

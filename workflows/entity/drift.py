@@ -1,6 +1,5 @@
 """When to apply an object on the control cluster again that another client changed."""
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
@@ -23,18 +22,12 @@ class RepairedState(Protocol):
     drift_repaired_at: str
 
 
-def repair_is_due(
-    context: EntityContext[EntityState],
-    state: RepairedState,
-    *,
-    has_drifted: bool,
-    waits: Callable[[], bool],
-    message: str,
+def has_lasted(
+    context: EntityContext[EntityState], state: RepairedState, *, has_drifted: bool
 ) -> bool:
     """Return whether the object has drifted for so long that it is applied again.
 
-    If it is too early, requeue. `waits` returns whether the next attempt waits after a
-    failure. `message` is the event of a repair.
+    If it is too early, requeue.
     """
     if not has_drifted:
         state.drift_since = ""
@@ -48,14 +41,14 @@ def repair_is_due(
     due = datetime.fromisoformat(state.drift_since) + backoff.repair(
         state.drift_repairs
     )
-    if due > now:
-        context.requeue_at(due)
-        return False
-    # Recording an event queues another pass. If every waiting pass recorded one, the
-    # passes of a workflow task would never end.
-    if waits():
-        return True
+    return not context.waits_until(due.isoformat())
+
+
+def count_repair(context: EntityContext[EntityState], state: RepairedState) -> None:
+    """Count a repair, before its event is recorded.
+
+    Callers count no attempt that waits after a failure. An event queues another pass:
+    if every waiting pass recorded one, the passes of a workflow task would never end.
+    """
     state.drift_repairs = min(state.drift_repairs + 1, _REPAIRS_MAX)
-    state.drift_repaired_at = now.isoformat()
-    context.record_event("Warning", "DriftDetected", message)
-    return True
+    state.drift_repaired_at = context.moment().isoformat()

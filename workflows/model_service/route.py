@@ -1,7 +1,6 @@
 """The HTTPRoute of a ModelService on the control cluster: apply, repair, remove."""
 
 from datetime import datetime
-from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -11,11 +10,10 @@ from api_types import names
 from api_types.errors import NoControlCluster
 from api_types.messages.gateway_work import AppliedRoute, ApplyRoute, RemoveRoute
 from api_types.resources.status import LeftBehind
-from workflows.entity import backoff
+from workflows.entity import backoff, drift
 from workflows.entity.calls import activity_options
 from workflows.entity.conditions import FALSE
 from workflows.entity.context import EntityContext
-from workflows.entity.drift import repair_is_due
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after, failure_of
 from workflows.entity.registering.endpoint import GATEWAY_RECOVERS
 from workflows.model_service import decisions
@@ -153,15 +151,19 @@ class ServiceRoute:
 
     def _drift_is_due(self, wanted: WantedRoute) -> bool:
         state = self._state
-        part = "policy" if decisions.falls_back(state) else "Middleware"
-        drifted = part if decisions.middleware_drifted(state) else "HTTPRoute"
-        return repair_is_due(
-            self._context,
-            state,
-            has_drifted=decisions.drifted(state),
-            waits=partial(self._waits, wanted),
-            message=f"another client changed or deleted the {drifted}; it is applied again",
-        )
+        has_drifted = decisions.drifted(state)
+        if not drift.has_lasted(self._context, state, has_drifted=has_drifted):
+            return False
+        if not self._waits(wanted):
+            drift.count_repair(self._context, state)
+            part = "policy" if decisions.falls_back(state) else "Middleware"
+            drifted = part if decisions.middleware_drifted(state) else "HTTPRoute"
+            self._context.record_event(
+                "Warning",
+                "DriftDetected",
+                f"another client changed or deleted the {drifted}; it is applied again",
+            )
+        return True
 
     def _record_failure(self, failure: Failure) -> None:
         self._state.failure = failure

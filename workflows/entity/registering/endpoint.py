@@ -34,8 +34,8 @@ from api_types.messages.routing import (
 from api_types.messages.signals import EndpointDirectorySignals, endpoint_directory
 from api_types.messages.versions import ObservationVersion
 from api_types.resources.status import LeftBehind
+from workflows.entity import drift
 from workflows.entity.context import EntityContext
-from workflows.entity.drift import repair_is_due
 from workflows.entity.failures import NO_FAILURE, Failure, backoff_after
 from workflows.entity.state import EntityState
 
@@ -418,17 +418,21 @@ class EndpointPublication:
 
     def _drift_is_due(self) -> bool:
         state = self._state
-        return repair_is_due(
-            self._context,
-            state,
-            has_drifted=(
-                state.applied is not None
-                and state.observed is not None
-                and state.observed != state.applied.digest
-            ),
-            waits=self._waits,
-            message="another client changed or deleted the backend of the endpoint",
+        has_drifted = (
+            state.applied is not None
+            and state.observed is not None
+            and state.observed != state.applied.digest
         )
+        if not drift.has_lasted(self._context, state, has_drifted=has_drifted):
+            return False
+        if not self._waits():
+            drift.count_repair(self._context, state)
+            self._context.record_event(
+                "Warning",
+                "DriftDetected",
+                "another client changed or deleted the backend of the endpoint",
+            )
+        return True
 
     def _succeeded(self) -> None:
         self._state.failure, self._state.retry_at, self._state.attempts = (
