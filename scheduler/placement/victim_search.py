@@ -12,14 +12,10 @@ the best.
 from __future__ import annotations
 
 import heapq
-import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from scheduler.fleet.cluster_index import NO_CLUSTERS, ClusterInfo, ClusterSet
-from scheduler.hardware.charged_devices import ClusterLoad, pods_on
+from scheduler.fleet.cluster_index import ClusterInfo, ClusterSet
 from scheduler.hardware.node_fitting import CUT_SHORT
-from scheduler.hardware.template import charges
 from scheduler.model import reasons
 from scheduler.model.identity import Owner
 from scheduler.model.inputs import LedgerEntry
@@ -27,16 +23,11 @@ from scheduler.placement.cluster_victims import (
     Choice,
     ClusterSearch,
     Cost,
-    limited,
     owner_of,
 )
-from scheduler.placement.limits.device_accounting import (
-    accounting_of,
-    charged_load,
-    counts_devices,
-    most_beside,
-)
 from scheduler.placement.placer import ReplicaPlacer
+from scheduler.placement.victim_room import VictimRoom
+from scheduler.placement.victim_rules import VictimRules
 
 # Limit of all searches for victims of one decision, in visited replicas of about 2 µs
 # each. Beyond the limit, a good set is accepted instead of the best.
@@ -48,10 +39,12 @@ _GROWTH = 4
 # For this time after that, changes of the fleet start no search longer than the first
 # one. A deployment that fits nowhere must not delay other decisions.
 SEARCH_AGAIN_MS = 10 * 60 * 1000
-# Steps of removing a replica from the load of a cluster.
-_STEPS_PER_LOAD = 8
-# Reason why the deployment's own replicas are not preempted.
-_OWN = "own"
+# The reasons of `VictimRules` in messages.
+_BARRED = {
+    "priority": "have no lower priority",
+    "cooldown": "belong to deployments that were preempted recently",
+    "minAvailable": "are needed for minAvailable",
+}
 # Varies the start of a search that cannot visit every cluster, so that the next search
 # visits other clusters.
 _STRIDE = 2_654_435_761
@@ -74,12 +67,10 @@ class VictimSearch:
         self._is_quick = self.unfinished > 0
         self._steps_max: int = PREEMPTION_STEPS_MAX * _GROWTH**self.unfinished
         self._steps: int = self._steps_max
-        self._room = ""
-        # By the pools of a cluster, whether it has room for each engine when empty.
-        self._large_enough: dict[tuple[object, ...], bool] = {}
-        self._preempted: set[Owner] = set()
-        # Why no replica of a deployment may be preempted, or "".
-        self._barred: dict[Owner, str] = {}
+        self._rules = VictimRules(placer)
+        self._room = VictimRoom(placer, self._rules)
+        # Why too few replicas of a gang would fit, or "".
+        self._too_few = ""
         self._unvisited: list[tuple[int, ClusterSet]] | None = None
         self._visited: dict[str, ClusterInfo] = {}
         # The preemptable replicas of each cluster that a quick search has read, by uid.
@@ -122,111 +113,17 @@ class VictimSearch:
         A search that cannot succeed does not start. It starts as well if this shows
         only after reading more replicas than a first search may visit.
         """
-        by_device = counts_devices(self._overlay)
-        # Removing the devices of a replica takes several times as long as its nodes.
-        readable = PREEMPTION_STEPS_MAX // (_STEPS_PER_LOAD if by_device else 1)
-        reachable = self._placer.passing
-        # A quota that victims return has room on every cluster.
-        if not self._placer.quota.limits:
-            reachable = ClusterSet(reachable & (self._placer.open | self._lower()))
-        found, read = 0.0, 0
-        for info in self._overlay.index.each(reachable):
-            if not self._is_large_enough(info):
-                continue
-            found += (
-                self._most_by_device(info) if by_device else self._most_replicas(info)
-            )
-            read += len(self._overlay.ledger.on_cluster(info.name))
-            if found >= size or read > readable:
-                return True
-        if size > 1:
-            self._room = (
+        most = self._room.most_if_too_few(size, PREEMPTION_STEPS_MAX)
+        if most is not None and size > 1:
+            self._too_few = (
                 "preemption would not help: replicas of lower priority make room for "
-                f"{found:.0f} of {size} replicas of the gang"
+                f"{most:.0f} of {size} replicas of the gang"
             )
-        return False
-
-    def _most_by_device(self, info: ClusterInfo) -> float:
-        """Return an upper bound of the replicas whose devices fit without the victims."""
-        victims = self._preemptable(info)
-        if any(entry.reuse for entry in victims):
-            return math.inf
-        gone = {entry.uid for entry in victims}
-        return self._most_beside(
-            info, charged_load(self._overlay, info, self._owner, gone)
-        )
-
-    def _most_beside(self, info: ClusterInfo, load: ClusterLoad) -> float:
-        """Return an upper bound: each replica needs the devices of each of its engines."""
-        compiled = self._placer.compiled
-        bounds = []
-        for i, engine in enumerate(compiled.on(info.layout).engines):
-            most = 0.0
-            for pool in (info.pools[p] for p in engine.positions):
-                added = pods_on((compiled.place(i, pool.name, pool.device_set),), pool)
-                most += most_beside(self._overlay, pool, load.on(pool), added)
-            bounds.append(most)
-        return min(bounds)
-
-    def _is_large_enough(self, info: ClusterInfo) -> bool:
-        """Return whether an empty cluster has the room for each engine alone."""
-        # Many clusters have the same pools.
-        key = (id(info.layout), info.nodes, self._accounting_of_pools(info))
-        known = self._large_enough.get(key)
-        if known is None:
-            known = self._large_enough[key] = (
-                self._most_beside(info, ClusterLoad(info.pools, ())) >= 1
-                if counts_devices(self._overlay)
-                else self._has_nodes_for_each(info)
-            )
-        return known
-
-    def _accounting_of_pools(self, info: ClusterInfo) -> tuple[str, ...]:
-        if not self._overlay.options.class_accounting:
-            return ()
-        return tuple(accounting_of(self._overlay, pool) for pool in info.pools)
-
-    def _has_nodes_for_each(self, info: ClusterInfo) -> bool:
-        return all(
-            any(info.nodes[p] >= engine.cost for p in engine.positions)
-            for engine in self._placer.compiled.on(info.layout).engines
-        )
-
-    def _most_replicas(self, info: ClusterInfo) -> float:
-        """Return an upper bound of the replicas that fit without the victims.
-
-        The bound is infinity if a victim reuses nodes.
-        """
-        room = self._overlay.free(info)
-        reusable = self._overlay.reusable(info, *self._owner) or ()
-        for p, nodes in enumerate(reusable):
-            room[p] += nodes
-        for entry in self._preemptable(info):
-            if entry.reuse:
-                return math.inf
-            for pool, nodes in charges(entry.charged).items():
-                if pool in info.positions:
-                    room[info.positions[pool]] += nodes
-        engines = self._placer.compiled.on(info.layout).engines
-        if len(engines) == 1:
-            return sum(max(0, room[p]) // engines[0].cost for p in engines[0].positions)
-        usable = {p for engine in engines for p in engine.positions}
-        return sum(max(0, room[p]) for p in usable) // sum(
-            engine.cost for engine in engines
-        )
-
-    def _lower(self) -> ClusterSet:
-        """Return the clusters that have a replica of lower priority."""
-        found = NO_CLUSTERS
-        for priority, clusters in self._overlay.lowest_priorities().items():
-            if priority < self._placer.priority:
-                found = ClusterSet(found | clusters)
-        return found
+        return most is None
 
     def bar(self, owners: set[Owner]) -> None:
         """Do not preempt further replicas of these deployments."""
-        self._preempted = owners
-        self._barred.clear()
+        self._rules.bar(owners)
         self._candidates_left.clear()
 
     def best(self, allowed: ClusterSet) -> Choice | None:
@@ -246,7 +143,7 @@ class VictimSearch:
                 continue
             if not allowed >> rank & 1 or (choice is None and self._is_over):
                 aside.append(item)
-            elif choice is None or not self._is_lawful(choice.victims):
+            elif choice is None or not self._rules.permit(choice.victims):
                 self._search(self._overlay.index.ranked[rank], None)
             else:
                 found = choice
@@ -258,8 +155,8 @@ class VictimSearch:
     @property
     def refusal(self) -> str:
         """Return why nothing was found."""
-        if self._room:
-            return self._room
+        if self._too_few:
+            return self._too_few
         if self.is_cut_short:
             count = self._steps_max
             if self.goes_on:
@@ -276,18 +173,14 @@ class VictimSearch:
                 f"the search for replicas to preempt stopped {end}; "
                 "it runs again when the fleet changes"
             )
-        seen, is_complete = self._seen()
-        at_least = "" if is_complete else "at least "
-        if seen:
-            texts = {
-                "priority": "have no lower priority",
-                "cooldown": "belong to deployments that were preempted recently",
-                "minAvailable": "are needed for minAvailable",
-            }
-            counted = sorted(seen.items(), key=lambda item: (-item[1], item[0]))
+        clusters = self._overlay.index.each(self._placer.passing)
+        counts, is_complete = self._rules.count_barred(clusters, PREEMPTION_STEPS_MAX)
+        if counts:
+            at_least = "" if is_complete else "at least "
+            ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
             barred = [
-                f"{at_least}{count} replicas {texts[reason]}"
-                for reason, count in counted
+                f"{at_least}{count} replicas {_BARRED[reason]}"
+                for reason, count in ordered
             ]
             return f"preemption would not help: {', '.join(barred)}"
         if self._violation:
@@ -295,27 +188,6 @@ class VictimSearch:
         return (
             "preemption would not help: no replicas of lower priority free enough nodes"
         )
-
-    def _seen(self) -> tuple[Counter[str], bool]:
-        """Count the replicas that may not be preempted, by the reason.
-
-        Return False in addition if there are more than a first search may visit.
-        """
-        seen: Counter[str] = Counter()
-        read = 0
-        for info in self._overlay.index.each(self._placer.passing):
-            entries = self._overlay.replicas_by_priority(info.name)
-            read += len(entries)
-            for entry in entries:
-                if entry.priority >= self._placer.priority:
-                    reason = "priority"
-                else:
-                    reason = self._why_barred(entry)
-                if reason and owner_of(entry) != self._owner:
-                    seen[reason] += 1
-            if read > PREEMPTION_STEPS_MAX:
-                return seen, False
-        return seen, True
 
     def _visit(self) -> None:
         """Search the clusters that may be as good as the best so far."""
@@ -364,7 +236,7 @@ class VictimSearch:
         for pair in changes.since(self._read) or ():
             for entry in pair:
                 if entry is not None:
-                    self._barred.pop(owner_of(entry), None)
+                    self._rules.decide_again(owner_of(entry))
                     changed[entry.cluster] = None
             self._follow_candidate(pair[1] or pair[0])
         self._read = changes.end
@@ -405,7 +277,7 @@ class VictimSearch:
             self._placer,
             info,
             candidates,
-            self._spare,
+            self._rules.spare,
             self._steps,
             is_quick=self._is_quick,
         )
@@ -425,57 +297,8 @@ class VictimSearch:
         left = self._candidates_left.get(info.name)
         if left is None:
             self._steps -= len(self._overlay.replicas_by_priority(info.name))
-            found = self._preemptable(info)
+            found = self._rules.preemptable(info)
             if self._is_quick:
                 self._candidates_left[info.name] = {entry.uid: entry for entry in found}
             return found
         return list(left.values())
-
-    def _preemptable(self, info: ClusterInfo) -> list[LedgerEntry]:
-        priority = self._placer.priority
-        found = []
-        for entry in self._overlay.replicas_by_priority(info.name):
-            if entry.priority >= priority:
-                break
-            barred = self._barred.get((entry.namespace, entry.deployment))
-            if barred is None:
-                barred = self._why_barred(entry)
-            if not barred:
-                found.append(entry)
-        return found
-
-    def _is_lawful(self, victims: Sequence[LedgerEntry]) -> bool:
-        if any(self._why_barred(entry) for entry in victims):
-            return False
-        return len(limited(victims, self._spare)) == len(victims)
-
-    def _why_barred(self, entry: LedgerEntry) -> str:
-        """Return why no replica of an entry's deployment may be preempted, or ""."""
-        owner = owner_of(entry)
-        known = self._barred.get(owner)
-        if known is None:
-            known = self._barred[owner] = self._find_why_barred(owner, entry)
-        return known
-
-    def _find_why_barred(self, owner: Owner, entry: LedgerEntry) -> str:
-        if owner == self._owner:
-            return _OWN
-        last = max(
-            self._overlay.fleet.preempted_at.get(owner, -1),
-            self._overlay.preempted_at.get(owner, -1),
-        )
-        cooldown = self._overlay.options.preemption_cooldown_seconds * 1000
-        last = self._overlay.now if owner in self._preempted else last
-        if last >= 0 and self._overlay.now - last < cooldown:
-            return "cooldown"
-        return "minAvailable" if self._spare(entry) < 1 else ""
-
-    def _spare(self, entry: LedgerEntry) -> int:
-        """Return how many replicas the entry's deployment can lose."""
-        owned = self._overlay.ledger.owned(entry.namespace, entry.deployment)
-        if not entry.min_available:
-            return len(owned)
-        return (
-            sum(e.state != reasons.RELEASING for e in owned.values())
-            - entry.min_available
-        )

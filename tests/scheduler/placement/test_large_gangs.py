@@ -28,6 +28,7 @@ from scheduler.model.reasons import RELEASING, RESERVED
 from scheduler.placement import cluster_victims, preempt, victim_search
 from scheduler.placement.limits.device_accounting import most_beside
 from scheduler.placement.trials import Trials
+from scheduler.placement.victim_room import VictimRoom
 from scheduler.planning.settle import settle
 from scheduler.planning.whatif import Changes, plan
 from tests.scheduler.builders import (
@@ -485,14 +486,14 @@ def counted_rooms(
 ) -> list[str]:
     """Return a list to which each cluster is added whose replicas are counted."""
     counted: list[str] = []
-    count = getattr(victim_search.VictimSearch, count_name)
+    count = getattr(VictimRoom, count_name)
 
-    def noted(search: victim_search.VictimSearch, info: ClusterInfo) -> float:
+    def noted(room: VictimRoom, info: ClusterInfo) -> float:
         counted.append(info.name)
-        found: float = count(search, info)
+        found: float = count(room, info)
         return found
 
-    monkeypatch.setattr(victim_search.VictimSearch, count_name, noted)
+    monkeypatch.setattr(VictimRoom, count_name, noted)
     return counted
 
 
