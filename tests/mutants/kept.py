@@ -287,8 +287,8 @@ NEIGHBOURS = (
     ),
     Mutant(
         "workflows/fleet_scheduler/rebuild/adoption.py",
-        "AccountAdoption._is_outdated",
-        "self._cache.reported_at.get(cluster.name, -1) > asked_at",
+        "_is_outdated",
+        "last_message > asked_at",
         "False",
         "tests/workflows/fleet_scheduler/test_controller.py",
     ),

@@ -41,6 +41,7 @@ from api_types.payloads.limits import shortened, wire_size
 from api_types.payloads.packing import pack
 from scheduler import (
     ClusterView,
+    LedgerEntry,
     Owner,
     check_names,
     cluster_view,
@@ -272,39 +273,29 @@ class Inbox:
                 cache.hints.add_cluster(entry.cluster)
             if known.template and known.template != entry.template:
                 adopted = replace(adopted, template=known.template)
-            # A preempted replica is evicted by a signal, not by an answer.
-            if (
-                entry.state == reasons.RELEASING
-                and not known.terminating
-                and entry.nominated_for is not None
-            ):
-                cache.evict(
-                    entry,
-                    reasons.PREEMPTED,
-                    f"preempted by {named_in(entry.namespace, entry.nominated_for)}",
-                )
-            elif (
-                entry.state == reasons.RELEASING
-                and not known.terminating
-                and cache.is_reused(entry)
-            ):
-                # The answer that evicts this replica has assigned its nodes to another
-                # one.
-                cache.evict(entry, "Releasing", "another replica gets its nodes")
-            elif (
-                entry.state == reasons.RELEASING
-                and not known.terminating
-                and known.uid not in cache.verification.doubts
-            ):
-                adopted = replace(
-                    adopted,
-                    state=reasons.RESERVED
-                    if cache.reservations.entry(known.uid)
-                    else reasons.BOUND,
-                    since=cache.now(),
-                )
+            if entry.state == reasons.RELEASING and not known.terminating:
+                adopted = self._without_order(entry, adopted)
             if adopted is not entry:
                 cache.fleet.put_replica(adopted)
+
+    def _without_order(self, entry: LedgerEntry, adopted: LedgerEntry) -> LedgerEntry:
+        """Return the entry of a releasing replica that its deployment does not delete.
+
+        The replica is evicted again if others need its nodes, and stays otherwise.
+        """
+        cache = self._cache
+        if entry.nominated_for is not None:
+            # A preempted replica is evicted by a signal, not by an answer.
+            preemptor = named_in(entry.namespace, entry.nominated_for)
+            cache.evict(entry, reasons.PREEMPTED, f"preempted by {preemptor}")
+        elif cache.is_reused(entry):
+            # The answer that evicts this replica has assigned its nodes to another one.
+            cache.evict(entry, "Releasing", "another replica gets its nodes")
+        elif entry.uid not in cache.verification.doubts:
+            is_reserved = bool(cache.reservations.entry(entry.uid))
+            state = reasons.RESERVED if is_reserved else reasons.BOUND
+            return replace(adopted, state=state, since=cache.now())
+        return adopted
 
     def _bound(self, message: Bound) -> None:
         cache = self._cache

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from api_types import names
 from api_types.messages.scheduling import ReportCluster
+from api_types.messages.versions import MessageVersion
 from scheduler import LedgerEntry, reasons
 from workflows.fleet_scheduler.cache.scheduler_cache import SchedulerCache
 from workflows.fleet_scheduler.cache.state import Takeover
@@ -41,45 +42,9 @@ class AccountAdoption:
         """
         self._cache.messages_read += 1
         for cluster in accounts.read_clusters():
-            if cluster.gone:
-                # A closed workflow still answers. Its late messages are old.
-                self._inbox.forget_cluster(cluster.name, cluster.uid)
-                continue
-            if asked_at is not None and self._is_outdated(cluster, asked_at):
-                self._cache.await_account(
-                    names.workflow_id("InferenceCluster", "", cluster.name),
-                    [cluster.name],
-                )
-                continue
-            try:
-                if self._cache.clusters.settle(cluster.name, cluster.uid):
-                    # The state of the earlier cluster of that name does not apply to
-                    # this one.
-                    self._cache.state.deleting_clusters.pop(cluster.name, None)
-                self._inbox.report_cluster(cluster)
-            except ValueError as error:
-                # A cluster with an unreadable report stays unknown. Its next report may
-                # be readable.
-                self._log.warning(
-                    "the report of a cluster could not be read",
-                    extra={"cluster": cluster.name, "problems": str(error)},
-                )
-        for name, deployment_uid in accounts.deployments.items():
-            known = self._cache.deployments[name]
-            if (
-                asked_at is not None
-                and known.replaced_by(deployment_uid)
-                and self._cache.requested_at.get(name, -1) > asked_at
-            ):
-                # Another deployment of that name has sent a request since. The account
-                # may be from a terminated one.
-                self._cache.await_account(
-                    names.workflow_id("ModelDeployment", *name.split("/")), ()
-                )
-                continue
-            if self._cache.deployments.settle(name, deployment_uid):
-                # The requests of this deployment were treated as late ones.
-                self._cache.request_resync([(name.split("/")[0], name.split("/")[1])])
+            self._adopt_cluster(cluster, asked_at)
+        for name, uid in accounts.deployments.items():
+            self._adopt_deployment(name, uid, asked_at)
         for found in accounts.read_classes():
             self._inbox.report_class(found)
         added = [entry for entry in accounts.read_entries() if self._adopt_entry(entry)]
@@ -96,16 +61,43 @@ class AccountAdoption:
             )
         return added
 
-    def _is_outdated(self, cluster: ReportCluster, asked_at: int) -> bool:
-        """Return whether another cluster of that name has reported since the query.
+    def _adopt_cluster(self, cluster: ReportCluster, asked_at: int | None) -> None:
+        cache, name = self._cache, cluster.name
+        if cluster.gone:
+            # A closed workflow still answers. Its late messages are old.
+            self._inbox.forget_cluster(name, cluster.uid)
+            return
+        if asked_at is not None and _is_outdated(
+            cache.clusters[name], cluster.uid, cache.reported_at.get(name, -1), asked_at
+        ):
+            cache.await_account(names.workflow_id("InferenceCluster", "", name), [name])
+            return
+        try:
+            if cache.clusters.settle(name, cluster.uid):
+                # The state of the earlier cluster of that name does not apply to this
+                # one.
+                cache.state.deleting_clusters.pop(name, None)
+            self._inbox.report_cluster(cluster)
+        except ValueError as error:
+            # A cluster with an unreadable report stays unknown. Its next report may be
+            # readable.
+            self._log.warning(
+                "the report of a cluster could not be read",
+                extra={"cluster": name, "problems": str(error)},
+            )
 
-        The account may be from a terminated one.
-        """
-        known = self._cache.clusters[cluster.name]
-        return (
-            known.replaced_by(cluster.uid)
-            and self._cache.reported_at.get(cluster.name, -1) > asked_at
-        )
+    def _adopt_deployment(self, owner: str, uid: str, asked_at: int | None) -> None:
+        cache = self._cache
+        namespace, name = owner.split("/")
+        if asked_at is not None and _is_outdated(
+            cache.deployments[owner], uid, cache.requested_at.get(owner, -1), asked_at
+        ):
+            cache.await_account(
+                names.workflow_id("ModelDeployment", namespace, name), ()
+            )
+        elif cache.deployments.settle(owner, uid):
+            # The requests of this deployment were treated as late ones.
+            cache.request_resync([(namespace, name)])
 
     def _adopt_entry(self, entry: LedgerEntry) -> bool:
         cache = self._cache
@@ -203,3 +195,13 @@ class AccountAdoption:
 
 def replica_id(entry: LedgerEntry) -> str:
     return names.workflow_id("ModelReplica", entry.namespace, entry.name)
+
+
+def _is_outdated(
+    known: MessageVersion, uid: str, last_message: int, asked_at: int
+) -> bool:
+    """Return whether another object of the name sent a message since the query.
+
+    The account may be from a terminated one.
+    """
+    return known.replaced_by(uid) and last_message > asked_at
