@@ -156,3 +156,14 @@ async def test_a_malformed_chunked_body_is_rejected_with_a_message(
         status, told = await answer(reader)
         assert (status, told["reason"]) == (400, "BadRequest")
         assert "the body of the request is malformed" in told["message"]
+
+
+async def test_a_body_that_does_not_arrive_ends_its_request(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("front.serving.receiving._BODY_SECONDS", 0.05)
+    async with connected(client) as (reader, writer):
+        head = head_of(PATH, {**SIGNED, "Content-Length": str(len(BODY))})
+        writer.write(head + BODY[:5])
+        status, told = await answer(reader)
+        assert (status, told["reason"]) == (408, "Timeout")

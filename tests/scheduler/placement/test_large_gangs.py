@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scheduler.cel.limits import BATCH_WORK_MAX
-from scheduler.decide import apply, decide, decide_some
+from scheduler.decide import apply, decide, decide_and_explain, decide_some
 from scheduler.fleet.cluster_index import ClusterInfo
 from scheduler.fleet.fleet import Fleet
 from scheduler.fleet.nomination import AssumedGone
@@ -179,6 +179,27 @@ def test_a_search_without_result_ends_and_reports_that(
         in message(searches[-1])
     )
     assert (world.unfinished_searches, searches[-1].more) == ({}, False)
+
+
+@pytest.mark.parametrize(
+    ("preemption", "is_suggested"), [("Never", True), ("LowerPriority", False)]
+)
+def test_an_explanation_suggests_nothing_after_a_search_that_was_cut_short(
+    monkeypatch: pytest.MonkeyPatch, preemption: str, is_suggested: bool
+) -> None:
+    monkeypatch.setattr(victim_search, "PREEMPTION_STEPS_MAX", 1)
+    big = gang()
+    asked = replace(big, policy=replace(big.policy, preemption=preemption))
+    (explained,) = decide_and_explain(
+        full_fleet(OPTIONS["whole nodes"]),
+        [ScheduleRequest("ask", asked)],
+        NOW,
+        to_the_end=True,
+    )
+    assert (explained.decision.placements, bool(explained.suggestions)) == (
+        (),
+        is_suggested,
+    )
 
 
 def test_a_gang_for_which_the_longest_search_found_nothing_does_not_hold_up_others(
