@@ -27,7 +27,12 @@ from activities.clusters.closed_replicas import ClosedReplicas, DeploymentNotifi
 from activities.render.cache.artifact import artifact_key, claim_name
 from activities.render.inputs.facts import CacheInput
 from api_types import labels, names, queues
-from api_types.errors import ClusterUnreachable, CredentialsInvalid, TransientError
+from api_types.errors import (
+    ClusterUnreachable,
+    CredentialsInvalid,
+    NoControlCluster,
+    TransientError,
+)
 from api_types.messages.caches import (
     ApplyCache,
     AwaitCredential,
@@ -49,6 +54,7 @@ from api_types.messages.cluster_work import (
     TeardownStepResult,
     WatchCluster,
 )
+from api_types.messages.gateway_work import RemoveBackend, RemoveRoute
 from api_types.messages.observations import (
     Observed,
     ObservedCache,
@@ -259,6 +265,14 @@ class SimulatedClusters(ClusterPool):
         del order
         return ResolvedRevision(revision="a" * 40)
 
+    @activity.defn
+    async def remove_endpoint_backend(self, order: RemoveBackend) -> None:
+        raise NoControlCluster(f"{order.name}: no control cluster is configured")
+
+    @activity.defn
+    async def remove_service_route(self, order: RemoveRoute) -> None:
+        raise NoControlCluster(f"{order.name}: no control cluster is configured")
+
     def activities(self) -> list[Callable[..., Any]]:
         return [
             self.connect_cluster,
@@ -272,6 +286,8 @@ class SimulatedClusters(ClusterPool):
             self.delete_cache_objects,
             self.await_credential,
             self.resolve_revision,
+            self.remove_endpoint_backend,
+            self.remove_service_route,
         ]
 
     def _report(self, workflow_id: str, observed: Observed) -> None:

@@ -224,9 +224,7 @@ class SimulatedControl(SimulatedClusters):
         return [
             *super().activities(),
             self.apply_endpoint_backend,
-            self.remove_endpoint_backend,
             self.apply_service_route,
-            self.remove_service_route,
             self.connect_gateway,
             self.watch_gateway,
             self.run_install_step,
