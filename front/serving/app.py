@@ -94,6 +94,7 @@ class Front:
         )
         app.on_cleanup.append(self._auditing.end)
         app.on_response_prepare.append(note_begun)
+        app.on_response_prepare.append(self.authorization.announce_end)
         app.router.add_routes(routes)
         # The pattern also matches line breaks, so that every path is handled here.
         app.router.add_route("*", r"/{path:[\s\S]*}", self._answer)
@@ -108,7 +109,9 @@ class Front:
         response.headers.setdefault("Cache-Control", "no-cache, private")
         user = user_of(request)
         with self.authorization.limits.sending(user) if user else nullcontext():
-            return await sent(request, response)
+            response = await sent(request, response)
+        self.authorization.end_surplus(request)
+        return response
 
     @web.middleware
     async def _guard(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from front.access.access import AccessControl
 from front.access.access_file import ANYBODY, Attempt, User
@@ -15,7 +15,7 @@ from front.access.reviews import Unanswered
 from front.access.tokens import API_KEY, Token, bearer_token
 from front.serving import errors
 from front.serving.auditing import note_user
-from front.serving.lobby import Lobby
+from front.serving.lobby import Lobby, Peer
 from front.serving.requests import RequestedResource
 
 log = structlog.get_logger("modelplane.front")
@@ -56,10 +56,29 @@ class Authorization:
             yield user
 
     def note_known(self, request: web.Request, user: User) -> None:
-        """Record the user of a request. Its connection leaves the lobby."""
+        """Record the user of a request. Its connection leaves the lobby as a guest."""
         note_user(request, user)
-        if request.transport is not None:
-            self._lobby.leave(request.transport.get_extra_info("peername"))
+        self._lobby.admit(_peer(request), user.name)
+
+    async def announce_end(
+        self, request: web.Request, response: web.StreamResponse
+    ) -> None:
+        """Announce in the headers of a response that its connection is closed."""
+        if self._is_surplus(request):
+            response.force_close()
+            response.headers[hdrs.CONNECTION] = "close"
+
+    def end_surplus(self, request: web.Request) -> None:
+        """Close the connection of a user with too many guests after a response.
+
+        Otherwise the server would wait for the rest of the request.
+        """
+        if request.transport is not None and self._is_surplus(request):
+            request.transport.close()
+
+    def _is_surplus(self, request: web.Request) -> bool:
+        peer = _peer(request)
+        return peer is not None and not self._lobby.guests.may_stay(peer)
 
     def user_of(
         self,
@@ -144,6 +163,14 @@ class Authorization:
             return await self.access.allows(user, attempt)
         except Unanswered as silence:
             raise errors.undecided() from silence
+
+
+def _peer(request: web.Request) -> Peer | None:
+    """Return the address of the client; None if the connection is closed."""
+    if request.transport is None:
+        return None
+    peer: Peer | None = request.transport.get_extra_info("peername")
+    return peer
 
 
 def _token(request: web.Request, read_token: Token) -> str | None:

@@ -68,6 +68,11 @@ async def read(request: web.Request, bytes_max: int = bodies.BYTES_MAX) -> bytes
         raise errors.RejectedRequest(
             408, "Timeout", "the body of the request did not arrive in time"
         ) from None
+    except ConnectionError:
+        # Nobody reads the response. The server would log the error with a traceback.
+        raise errors.bad_request(
+            "the connection ended before the body of the request was complete; send it again"
+        ) from None
     except (web.RequestPayloadError, BadHttpMessage) as error:
         raise errors.bad_request(
             f"the body of the request is malformed: {str(error)[:256]!r}; send it again"

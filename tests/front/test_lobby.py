@@ -5,11 +5,11 @@ import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 
 import pytest
 
-from front.serving.lobby import LOBBY_SECONDS, Lobby, Peer
+from front.serving.lobby import LOBBY_SECONDS, SURE, Guests, Lobby, Peer
 from testbed.cluster.pki import Authority
 from tests.environment.waiting import TIMEOUT_SECONDS
 from tests.front.front_under_test import DEPLOYMENTS, TOKENS, FrontUnderTest
@@ -88,8 +88,8 @@ def test_a_full_lobby_closes_the_oldest_connection_of_the_largest_source() -> No
 def test_connections_that_left_the_lobby_are_not_closed() -> None:
     with waiting(2) as room:
         room.enter("10.0.0.1", 1)
-        room.lobby.leave(("10.0.0.1", 1))
-        room.lobby.leave(None)
+        room.lobby.admit(("10.0.0.1", 1), "alice")
+        room.lobby.admit(None, "alice")
         for port in (2, 3, 4):
             room.enter("10.0.0.1", port)
         room.clock.now += 2 * LOBBY_SECONDS
@@ -108,6 +108,49 @@ def test_a_connection_that_waits_too_long_is_closed() -> None:
         room.clock.now += 1
         room.lobby.end_late()
         assert room.ended() == [("10.0.0.1", 1)]
+
+
+ALICE, BOB = [("10.0.0.1", port) for port in range(40)], [("10.0.0.2", 1)]
+
+
+@pytest.mark.parametrize(
+    ("size", "alice", "stay"),
+    [
+        (SURE + 2, SURE + 1, {"alice": True, "bob": True}),
+        (SURE + 1, SURE + 1, {"alice": False, "bob": True}),
+        (1, SURE, {"alice": True, "bob": True}),
+    ],
+    ids=["few guests", "many guests of one user", "few guests of each user"],
+)
+def test_a_user_with_many_guests_may_have_no_more(
+    size: int, alice: int, stay: dict[str, bool]
+) -> None:
+    guests = Guests(size)
+    for peer in ALICE[:alice]:
+        guests.admit(peer, "alice")
+    guests.admit(BOB[0], "bob")
+    assert {
+        "alice": guests.may_stay(ALICE[0]),
+        "bob": guests.may_stay(BOB[0]),
+    } == stay
+
+
+def test_a_guest_belongs_to_the_user_of_its_last_request_until_it_is_closed() -> None:
+    with waiting(99) as room:
+        guests = room.lobby.guests
+        guests.size = SURE
+        for peer in ALICE[: SURE + 1]:
+            room.enter(*peer)
+            room.lobby.admit(peer, "alice")
+        assert not guests.may_stay(ALICE[0])
+        room.lobby.admit(ALICE[0], "bob")
+        assert guests.may_stay(ALICE[0])
+        assert guests.may_stay(ALICE[1])
+        for peer in ALICE[: SURE + 1]:
+            room.lobby.end(peer)
+            # Its request may still be in progress.
+            room.lobby.admit(peer, "alice")
+        assert len(guests) == 0
 
 
 @contextmanager
@@ -136,6 +179,11 @@ class Connection:
     def send(self, text: str) -> None:
         self._writer.write(text.encode())
 
+    async def is_ended(self) -> bool:
+        """Return whether the front closes the connection before it sends anything."""
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return await self._reader.read(1) == b""
+
     async def status(self) -> int:
         """Read a complete response; return its status."""
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -156,9 +204,9 @@ async def connected(front: FrontUnderTest) -> AsyncIterator[Connection]:
         writer.close()
 
 
-def a_request(token: str) -> str:
+def a_request(token: str, path: str = PATH) -> str:
     """Return the head of a request for a team's deployments, as kubectl would send it."""
-    return f"GET {PATH} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
+    return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n\r\n"
 
 
 @pytest.mark.slow
@@ -207,3 +255,40 @@ async def test_a_front_closes_connections_that_wait_too_long(
         half.send(a_request(TOKENS["alice"])[:30])
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await half.status()
+
+
+@pytest.mark.testbed("shared")
+async def test_a_front_with_many_guests_closes_further_connections_of_their_user(
+    front: FrontUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Guests, "__len__", lambda _: 1_000_000)
+    async with AsyncExitStack() as stack:
+        opened = [
+            await stack.enter_async_context(connected(front)) for _ in range(SURE + 1)
+        ]
+        for number, each in enumerate(opened):
+            # A rejected request counts as well.
+            path = DEPLOYMENTS.format("team-a" if number % 2 else "team-b")
+            each.send(a_request(TOKENS["alice"], path))
+            assert await each.status() == (200 if number % 2 else 403)
+        assert await opened[-1].is_ended()
+        for _ in range(2):
+            for each in opened[:SURE]:
+                each.send(a_request(TOKENS["alice"]))
+                assert await each.status() == 200
+        rest = await stack.enter_async_context(connected(front))
+        rest.send(
+            a_request(TOKENS["alice"])
+            .replace("GET", "POST")
+            .replace(
+                "\r\n\r\n", "\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\n"
+            )
+        )
+        assert await rest.status() == 415
+        # The server would wait ten seconds for the rest of the body.
+        async with asyncio.timeout(8):
+            assert await rest.is_ended()
+        other = await stack.enter_async_context(connected(front))
+        for _ in range(2):
+            other.send(a_request(TOKENS["admin"]))
+            assert await other.status() == 200

@@ -4,10 +4,15 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from aiohttp import web
+from multidict import CIMultiDict
 
 from front.serving import receiving
+from front.serving.errors import RejectedRequest
 from tests.front.fleet_of_tenants import Fleet, a_fleet
 
 PATH = b"/apis/modelplane.ai/v1alpha1/namespaces/a/modeldeployments"
@@ -69,3 +74,17 @@ async def test_malformed_requests_are_rejected_without_an_error_in_the_log(
         for record in caplog.records
         if "handling request" in record.msg
     ] == [(receiving._SERVER_LOG.name, "DEBUG", None)]
+
+
+class Ending:
+    """A body whose connection ends before the body does."""
+
+    async def readany(self) -> bytes:
+        raise ConnectionResetError("Connection lost")
+
+
+async def test_a_client_that_ends_within_a_body_causes_no_internal_error() -> None:
+    request = SimpleNamespace(headers=CIMultiDict(), content_length=9, content=Ending())
+    with pytest.raises(RejectedRequest) as rejected:
+        await receiving.read(cast("web.Request", request))
+    assert rejected.value.code == 400
