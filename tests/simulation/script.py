@@ -533,7 +533,7 @@ class People:
         if address[0] == "InferenceCluster":
             await self._heed(address)
         if wanted is None:
-            # These kinds remove what a terminated object left also before a first pass.
+            # These kinds remove the objects of a terminated workflow also before a first pass.
             is_hasty = self.world.source(f"haste/{workflow_id}").random() < 0.5
             if not (is_hasty and address[0] in _REMOVE_UNKNOWN):
                 await self._observed(workflow_id)
