@@ -68,7 +68,7 @@ async def list_entities(client: Client, wanted: Survey) -> VisibilityPage:
     found = {
         row.id: _cluster(row)
         for row in rows
-        if row.status == WorkflowExecutionStatus.RUNNING or not wanted.ended
+        if not wanted.ended or row.status == WorkflowExecutionStatus.RUNNING
     }
     ended = {row.id for row in rows} - found.keys()
     return VisibilityPage(found, (listing.next_page_token or b"").hex(), sorted(ended))
