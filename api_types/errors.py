@@ -18,9 +18,6 @@ from temporalio.exceptions import ActivityError, ApplicationError
 # A worker fails a query with this message if it cannot respond before the next workflow
 # task. The caller can send the query again.
 QUERY_REFUSED = "the history goes on beyond the last workflow task: query again"
-# The header of a query whose caller knows that the run is closed. No workflow task
-# follows there, so the worker responds with the state after the last one.
-CLOSED_RUN = "modelplane-closed-run"
 
 
 class ModelplaneError(ApplicationError):

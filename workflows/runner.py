@@ -11,9 +11,7 @@ the whole history and the events after the last workflow task. The SDK applies t
 events to a workflow in its cache, which then decides before its next task has started.
 The order of its commands then differs from that in any replay. This module rejects such
 an activation: the query fails, the run leaves the cache, and its next task replays the
-history. `fleet_client/temporal/queries.py` sends such a query again. A terminated run
-has no next task, so its queries would always fail. The client marks them (`CLOSED_RUN`),
-and the workflow responds without having seen the last events.
+history. `fleet_client/temporal/queries.py` sends such a query again.
 """
 
 import json
@@ -29,7 +27,7 @@ from temporalio.converter import WorkflowSerializationContext
 from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails, WorkflowRunner
 from temporalio.workflow import Info
 
-from api_types.errors import CLOSED_RUN, QUERY_REFUSED, InvalidInput
+from api_types.errors import QUERY_REFUSED, InvalidInput
 from api_types.messages.signals import CANCEL_REQUESTED
 from api_types.payloads import unreadable
 from api_types.payloads.limits import shortened
@@ -130,18 +128,12 @@ class _GuardedInstance(_Wrapped):
         super().__init__(inner)
         self._task_bytes = -1
         self._events = 0
-        self._has_skipped = False
 
     def activate(self, act: WorkflowActivation) -> WorkflowActivationCompletion:
-        if self._has_skipped:
-            return super().activate(act) if _is_of_closed_run(act) else _refused(act)
         if self._advances_without_task(act):
-            # The query follows in an activation of its own, and only its headers say
-            # whether the run is closed.
-            self._has_skipped = True
-            skipped = WorkflowActivationCompletion(run_id=act.run_id)
-            skipped.successful.SetInParent()
-            return skipped
+            refused = WorkflowActivationCompletion(run_id=act.run_id)
+            refused.failed.failure.message = QUERY_REFUSED
+            return refused
         self._task_bytes, self._events = act.history_size_bytes, act.history_length
         return super().activate(act)
 
@@ -159,21 +151,6 @@ class _GuardedInstance(_Wrapped):
         return any(
             job.WhichOneof("variant") not in _CHANGES_NOTHING for job in act.jobs
         )
-
-
-def _is_of_closed_run(act: WorkflowActivation) -> bool:
-    """Return whether an activation changes nothing, and all its queries say so."""
-    return all(
-        job.HasField("remove_from_cache")
-        or (job.HasField("query_workflow") and CLOSED_RUN in job.query_workflow.headers)
-        for job in act.jobs
-    )
-
-
-def _refused(act: WorkflowActivation) -> WorkflowActivationCompletion:
-    refused = WorkflowActivationCompletion(run_id=act.run_id)
-    refused.failed.failure.message = QUERY_REFUSED
-    return refused
 
 
 def _become_signal(job: WorkflowActivationJob) -> None:

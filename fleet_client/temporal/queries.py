@@ -4,7 +4,6 @@ A worker rejects a query that could change the order of a workflow's commands;
 `workflows/runner.py` explains this. It then evicts the run from its cache, and other
 queries of that run are lost. The next workflow task ends this state, but a caller
 cannot see when. The server rejects queries of a workflow with too many pending queries.
-A closed run has no further task, so its query is sent again with a header that says so.
 """
 
 import asyncio
@@ -12,18 +11,15 @@ import dataclasses
 from datetime import timedelta
 from typing import Any
 
-from temporalio.api.common.v1 import Payload
 from temporalio.client import (
-    DescribeWorkflowInput,
     Interceptor,
     OutboundInterceptor,
     QueryWorkflowInput,
-    WorkflowExecutionStatus,
     WorkflowQueryFailedError,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from api_types.errors import CLOSED_RUN, QUERY_REFUSED
+from api_types.errors import QUERY_REFUSED
 
 PAUSE_SECONDS = 0.2
 # A query is answered within milliseconds, unless the worker has to replay the workflow
@@ -36,7 +32,6 @@ ATTEMPT_SHARE = 1 / 3
 LIMIT_SECONDS = 30.0
 _SECONDS_MIN = 0.001
 
-_CLOSED = Payload(metadata={"encoding": b"json/plain"}, data=b"true")
 _LOST = (RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
@@ -65,31 +60,7 @@ class _Retry(OutboundInterceptor):
                 if not _may_pass(error) or now() + PAUSE_SECONDS >= deadline:
                     raise
                 lost += isinstance(error, RPCError) and error.status in _LOST
-                if isinstance(error, WorkflowQueryFailedError):
-                    input = await self._marked(input, deadline - now())  # noqa: A001
             await asyncio.sleep(PAUSE_SECONDS)
-
-    async def _marked(
-        self,
-        input: QueryWorkflowInput,  # noqa: A002
-        left: float,
-    ) -> QueryWorkflowInput:
-        """Return a rejected query, marked and for one run if that run is closed."""
-        seconds = min(ATTEMPT_SECONDS, left)
-        asked = DescribeWorkflowInput(
-            id=input.id,
-            run_id=input.run_id,
-            rpc_metadata=input.rpc_metadata,
-            rpc_timeout=timedelta(seconds=seconds),
-        )
-        try:
-            found = await super().describe_workflow(asked)
-        except RPCError:
-            return input
-        if found.status == WorkflowExecutionStatus.RUNNING:
-            return input
-        headers = {**input.headers, CLOSED_RUN: _CLOSED}
-        return dataclasses.replace(input, run_id=found.run_id, headers=headers)
 
 
 def _attempt_seconds(lost: int, limit: float, left: float) -> float:

@@ -26,8 +26,7 @@ from temporalio.worker import (
     WorkflowRunner,
 )
 
-from api_types.errors import CLOSED_RUN, QUERY_REFUSED
-from fleet_client.temporal.queries import RetriedQueries
+from api_types.errors import QUERY_REFUSED
 from testbed.running import Running
 from workflows.runner import GuardedRunner
 
@@ -89,58 +88,21 @@ GUARDED = [
 ]
 
 
-def guarded() -> tuple[Recording, WorkflowInstance]:
-    """Return a started instance, and the record of what reaches the workflow."""
+@pytest.mark.parametrize(
+    ("story", "act", "passes"), GUARDED, ids=[row[0] for row in GUARDED]
+)
+def test_a_job_without_its_own_task_is_rejected(
+    story: str, act: WorkflowActivation, passes: bool
+) -> None:
     inner = Recording()
     instance = GuardedRunner(cast("WorkflowRunner", inner)).create_instance(
         cast("Any", None)
     )
     instance.activate(START)
-    return inner, instance
-
-
-@pytest.mark.parametrize(
-    ("story", "act", "passes"), GUARDED, ids=[row[0] for row in GUARDED]
-)
-def test_a_job_without_its_own_task_does_not_reach_the_workflow(
-    story: str, act: WorkflowActivation, passes: bool
-) -> None:
-    inner, instance = guarded()
     completion = instance.activate(act)
     assert (inner.activations == [START, act]) is passes, story
-    assert completion.WhichOneof("status") == (None if passes else "successful")
-    assert not completion.successful.commands
+    assert completion.failed.failure.message == ("" if passes else QUERY_REFUSED)
     assert completion.run_id == "run"
-
-
-def a_marked_query() -> WorkflowActivation:
-    act = activation(1, 5, "query_workflow")
-    act.jobs[0].query_workflow.headers[CLOSED_RUN].data = b"true"
-    return act
-
-
-EVICTION = activation(1, 5, "remove_from_cache")
-
-
-@pytest.mark.parametrize(
-    ("act", "refused"),
-    [
-        (activation(1, 5, "query_workflow"), True),
-        (activation(2, 8, "signal_workflow"), True),
-        (a_marked_query(), False),
-        (EVICTION, False),
-    ],
-    ids=["a query", "the next task", "a query of a closed run", "an eviction"],
-)
-def test_a_workflow_that_has_missed_a_job_responds_only_to_queries_of_closed_runs(
-    act: WorkflowActivation, refused: bool
-) -> None:
-    inner, instance = guarded()
-    instance.activate(activation(1, 5, "signal_workflow"))
-    for _ in range(2):
-        completion = instance.activate(act)
-        assert completion.failed.failure.message == (QUERY_REFUSED if refused else "")
-    assert inner.activations == [START] + ([] if refused else [act, act])
 
 
 @activity.defn
@@ -282,34 +244,3 @@ async def test_a_late_query_does_not_change_a_workflows_behaviour(
 async def ended(handle: WorkflowHandle[Any, Any]) -> None:
     await handle.signal(Reconciling.end)
     await handle.result()
-
-
-@pytest.mark.testbed
-async def test_a_run_that_was_terminated_before_its_next_task_still_responds(
-    testbed: Running,
-) -> None:
-    client = await Client.connect(
-        testbed.temporal_address, interceptors=[RetriedQueries()]
-    )
-    queue = f"closed-{uuid.uuid4().hex[:8]}"
-
-    def a_worker() -> Worker:
-        return Worker(
-            client,
-            task_queue=queue,
-            workflows=[Reconciling],
-            activities=[some_work],
-            workflow_runner=GuardedRunner(UnsandboxedWorkflowRunner()),
-        )
-
-    async with a_worker():
-        handle = await client.start_workflow(
-            Reconciling.run, id=f"{queue}/1", task_queue=queue
-        )
-        assert await handle.query(Reconciling.counted) == 0
-    # No worker begins the task of this signal.
-    await handle.signal(Reconciling.count)
-    await handle.terminate()
-    async with a_worker():
-        for _ in range(2):
-            assert await handle.query(Reconciling.counted) == 0

@@ -2,19 +2,17 @@
 
 import asyncio
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from temporalio.client import (
     OutboundInterceptor,
     QueryWorkflowInput,
-    WorkflowExecutionStatus,
     WorkflowQueryFailedError,
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from api_types.errors import CLOSED_RUN, QUERY_REFUSED
+from api_types.errors import QUERY_REFUSED
 from fleet_client.temporal import queries
 from tests.activities.clouds.lives.virtual_time import run
 from tests.random_cases import generator
@@ -40,11 +38,8 @@ class Server(OutboundInterceptor):
     A query without an answer takes its whole time, as on a server.
     """
 
-    def __init__(self, *outcomes: Outcome, closed: bool = False) -> None:
+    def __init__(self, *outcomes: Outcome) -> None:
         self.outcomes = list(outcomes)
-        self.closed = closed
-        self.sent: list[tuple[str | None, bool]] = []
-        """The run of each query, and whether the query is marked."""
         self.attempts: list[float] = []
         self.ended = 0.0
         """The end of the last attempt, in virtual seconds after the query was sent."""
@@ -53,17 +48,11 @@ class Server(OutboundInterceptor):
         assert input.rpc_timeout is not None
         seconds = input.rpc_timeout.total_seconds()
         self.attempts.append(seconds)
-        self.sent.append((input.run_id, CLOSED_RUN in input.headers))
         outcome = self.outcomes.pop(0)
         try:
             return await self._answer(outcome, seconds)
         finally:
             self.ended = asyncio.get_running_loop().time()
-
-    async def describe_workflow(self, input: Any) -> Any:  # noqa: A002, ARG002
-        status = WorkflowExecutionStatus
-        shown = status.TERMINATED if self.closed else status.RUNNING
-        return SimpleNamespace(status=shown, run_id="run")
 
     async def _answer(self, outcome: Outcome, seconds: float) -> int:
         if isinstance(outcome, After):
@@ -101,13 +90,6 @@ def refusal() -> Exception:
 
 def test_a_refused_query_is_sent_again() -> None:
     assert query(Server(refusal(), refusal(), ANSWER)) == ANSWER
-
-
-@pytest.mark.parametrize("closed", [True, False])
-def test_a_refused_query_is_marked_if_its_run_is_closed(closed: bool) -> None:
-    server = Server(refusal(), ANSWER, closed=closed)
-    assert query(server) == ANSWER
-    assert server.sent == [(None, False), ("run", True) if closed else (None, False)]
 
 
 def test_a_query_rejected_because_of_too_many_others_is_retried_within_its_time() -> (
