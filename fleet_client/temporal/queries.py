@@ -4,6 +4,8 @@ A worker rejects a query that could change the order of a workflow's commands;
 `workflows/runner.py` explains this. It then evicts the run from its cache, and other
 queries of that run are lost. The next workflow task ends this state, but a caller
 cannot see when. The server rejects queries of a workflow with too many pending queries.
+A run that was terminated with an unread signal has no next task, so its queries are
+rejected for ever.
 """
 
 import asyncio
@@ -12,9 +14,11 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio.client import (
+    DescribeWorkflowInput,
     Interceptor,
     OutboundInterceptor,
     QueryWorkflowInput,
+    WorkflowExecutionStatus,
     WorkflowQueryFailedError,
 )
 from temporalio.service import RPCError, RPCStatusCode
@@ -49,7 +53,7 @@ class _Retry(OutboundInterceptor):
         )
         now = asyncio.get_running_loop().time
         deadline = now() + limit
-        lost = 0
+        lost = refused = 0
         while True:
             seconds = _attempt_seconds(lost, limit, deadline - now())
             try:
@@ -60,7 +64,30 @@ class _Retry(OutboundInterceptor):
                 if not _may_pass(error) or now() + PAUSE_SECONDS >= deadline:
                     raise
                 lost += isinstance(error, RPCError) and error.status in _LOST
+                refused += isinstance(error, WorkflowQueryFailedError)
+                # The first rejection evicts the run, and the next query replays it.
+                if refused > 1 and await self._is_closed(input, deadline - now()):
+                    raise
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _is_closed(
+        self,
+        input: QueryWorkflowInput,  # noqa: A002
+        left: float,
+    ) -> bool:
+        """Return whether the run is closed; False if the server does not respond."""
+        seconds = max(min(ATTEMPT_SECONDS, left), _SECONDS_MIN)
+        run = DescribeWorkflowInput(
+            id=input.id,
+            run_id=input.run_id,
+            rpc_metadata=input.rpc_metadata,
+            rpc_timeout=timedelta(seconds=seconds),
+        )
+        try:
+            found = await super().describe_workflow(run)
+        except RPCError:
+            return False
+        return found.status != WorkflowExecutionStatus.RUNNING
 
 
 def _attempt_seconds(lost: int, limit: float, left: float) -> float:

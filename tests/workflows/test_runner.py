@@ -16,7 +16,14 @@ from temporalio.bridge.proto.workflow_activation import (
     WorkflowActivationJob,
 )
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
-from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    Interceptor,
+    OutboundInterceptor,
+    QueryWorkflowInput,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
 from temporalio.service import RPCError
 from temporalio.worker import (
     Replayer,
@@ -27,6 +34,7 @@ from temporalio.worker import (
 )
 
 from api_types.errors import QUERY_REFUSED
+from fleet_client.temporal.queries import RetriedQueries
 from testbed.running import Running
 from workflows.runner import GuardedRunner
 
@@ -244,3 +252,54 @@ async def test_a_late_query_does_not_change_a_workflows_behaviour(
 async def ended(handle: WorkflowHandle[Any, Any]) -> None:
     await handle.signal(Reconciling.end)
     await handle.result()
+
+
+class CountedQueries(Interceptor):
+    """Counts the queries that reach the server."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:  # noqa: A002
+        counted = self
+
+        class Counting(OutboundInterceptor):
+            async def query_workflow(self, input: QueryWorkflowInput) -> Any:  # noqa: A002
+                counted.count += 1
+                return await super().query_workflow(input)
+
+        return Counting(next)
+
+
+@pytest.mark.testbed
+async def test_a_query_of_a_run_that_was_terminated_before_its_next_task_ends_at_once(
+    testbed: Running,
+) -> None:
+    sent = CountedQueries()
+    client = await Client.connect(
+        testbed.temporal_address, interceptors=[RetriedQueries(), sent]
+    )
+    queue = f"closed-{uuid.uuid4().hex[:8]}"
+
+    def a_worker() -> Worker:
+        return Worker(
+            client,
+            task_queue=queue,
+            workflows=[Reconciling],
+            activities=[some_work],
+            workflow_runner=GuardedRunner(UnsandboxedWorkflowRunner()),
+        )
+
+    async with a_worker():
+        handle = await client.start_workflow(
+            Reconciling.run, id=f"{queue}/1", task_queue=queue
+        )
+        assert await handle.query(Reconciling.counted) == 0
+    # No worker begins the task of this signal.
+    await handle.signal(Reconciling.count)
+    await handle.terminate()
+    sent.count = 0
+    async with a_worker():
+        with pytest.raises(WorkflowQueryFailedError, match=QUERY_REFUSED):
+            await handle.query(Reconciling.counted)
+    assert sent.count == 2

@@ -2,12 +2,14 @@
 
 import asyncio
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from temporalio.client import (
     OutboundInterceptor,
     QueryWorkflowInput,
+    WorkflowExecutionStatus,
     WorkflowQueryFailedError,
 )
 from temporalio.service import RPCError, RPCStatusCode
@@ -38,8 +40,14 @@ class Server(OutboundInterceptor):
     A query without an answer takes its whole time, as on a server.
     """
 
-    def __init__(self, *outcomes: Outcome) -> None:
+    def __init__(
+        self,
+        *outcomes: Outcome,
+        status: WorkflowExecutionStatus | None = WorkflowExecutionStatus.RUNNING,
+    ) -> None:
         self.outcomes = list(outcomes)
+        self.status = status
+        """The status of the run; None if the server does not respond."""
         self.attempts: list[float] = []
         self.ended = 0.0
         """The end of the last attempt, in virtual seconds after the query was sent."""
@@ -53,6 +61,12 @@ class Server(OutboundInterceptor):
             return await self._answer(outcome, seconds)
         finally:
             self.ended = asyncio.get_running_loop().time()
+
+    async def describe_workflow(self, input: Any) -> Any:  # noqa: A002
+        assert input.rpc_timeout is not None
+        if self.status is None:
+            raise RPCError("no answer", RPCStatusCode.UNAVAILABLE, b"")
+        return SimpleNamespace(status=self.status)
 
     async def _answer(self, outcome: Outcome, seconds: float) -> int:
         if isinstance(outcome, After):
@@ -90,6 +104,20 @@ def refusal() -> Exception:
 
 def test_a_refused_query_is_sent_again() -> None:
     assert query(Server(refusal(), refusal(), ANSWER)) == ANSWER
+
+
+@pytest.mark.parametrize("status", [WorkflowExecutionStatus.RUNNING, None])
+def test_a_refused_query_is_sent_until_the_run_is_known_to_be_closed(
+    status: WorkflowExecutionStatus | None,
+) -> None:
+    """A run that was terminated with an unread signal has no next task."""
+    assert (
+        query(Server(refusal(), refusal(), refusal(), ANSWER, status=status)) == ANSWER
+    )
+    closed = Server(*[refusal()] * 9, status=WorkflowExecutionStatus.TERMINATED)
+    with pytest.raises(WorkflowQueryFailedError):
+        query(closed)
+    assert len(closed.attempts) == 2
 
 
 def test_a_query_rejected_because_of_too_many_others_is_retried_within_its_time() -> (
