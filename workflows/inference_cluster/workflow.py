@@ -246,6 +246,9 @@ class InferenceClusterWorkflow(Entity[ClusterState]):
         self.removal.retry()
         self.cloud.retry_emptying()
         self.state.cloud.retry = is_created(self.state)
+        # A CloudCluster that was terminated starts with the first signal, which has to
+        # be the order.
+        self.cloud.repeat()
 
     def on_delete_requested(self, order: Delete) -> None:
         """Stop connecting.

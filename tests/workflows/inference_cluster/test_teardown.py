@@ -90,16 +90,19 @@ def test_a_skipped_step_is_the_wait_for_replicas_if_others_follow(
     ) == (forced, ["ml/qwen-eu-0"])
 
 
-def test_a_retry_is_carried_over_until_it_is_sent(
+def test_a_retry_is_carried_over_and_repeats_the_order(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """A retry alone would start a terminated CloudCluster without an order."""
     Serverless(monkeypatch, "inferencecluster/eu")
     for source, wanted in (("GKE", True), ("Existing", False)):
         cluster = InferenceClusterWorkflow(
             a_cluster(spec={**a_spec(), "cluster": {"source": source}})
         )
+        cluster.state.cloud.ordered = cluster.state.cloud.deleted = "sent"
         cluster.on_retry_requested()
-        assert cluster.state.cloud.retry == wanted
+        link = cluster.state.cloud
+        assert (link.retry, link.ordered, link.deleted) == (wanted, "", "")
 
 
 def test_an_answer_to_an_earlier_cluster_with_the_name_is_ignored(
