@@ -282,7 +282,11 @@ class ModelEndpointWorkflow(Entity[EndpointState]):
         published, failure = self.state.endpoint, self.state.endpoint.failure
         if not published.backend_started:
             return True
-        if failure.type == NoControlCluster.__name__ and published.applied is None:
+        if (
+            failure.type == NoControlCluster.__name__
+            and published.applied is None
+            and not self.state.reset
+        ):
             return True
         if self.state.forced and failure.type:
             self.publication.abandon(f"the teardown was forced; {failure.type}")

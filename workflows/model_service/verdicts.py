@@ -23,7 +23,7 @@ NO_ENDPOINTS = "NoEndpoints"
 
 
 def endpoints_resolved(state: ServiceState) -> Verdict:
-    """Return the EndpointsResolved condition: what the selectors match."""
+    """Return the EndpointsResolved condition."""
     found = state.selected
     if found is None:
         return Verdict(

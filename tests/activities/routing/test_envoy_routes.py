@@ -125,6 +125,25 @@ async def test_the_watch_reports_a_change_by_another_client(envoy: Control) -> N
         )
 
 
+async def test_a_service_without_a_route_removes_the_parts_of_a_terminated_one(
+    envoy: Control,
+) -> None:
+    """It may not know yet which gateway its predecessor was behind."""
+    await applied(envoy, entry("a"), uid="terminated")
+    await envoy.run(
+        envoy.activities.remove_service_route,
+        RemoveRoute(
+            namespace=envoy.namespace,
+            name=SERVICE,
+            uid="u",
+            of_predecessors=True,
+            middleware_left=True,
+        ),
+    )
+    assert set(map(tuple, (await parts(envoy)).values())) == {()}
+    assert await envoy.names(kinds.HTTP_ROUTE) == []
+
+
 async def test_a_removed_service_leaves_nothing(envoy: Control) -> None:
     await applied(envoy, entry("a"), uid="terminated")
     await applied(envoy, entry("a"), entry("b"))

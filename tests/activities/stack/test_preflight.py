@@ -179,6 +179,7 @@ async def test_the_stack_of_another_cluster_object_is_not_changed(
 
 async def test_an_administrator_can_transfer_a_stack(stack: StackUnderTest) -> None:
     plan = await stack.plan()
+    assert not plan.found
     await stack.apply(plan, objects.NAMESPACES, objects.QUOTA_GROUP)
     another = stack.of_another()
     with pytest.raises(
@@ -190,7 +191,9 @@ async def test_an_administrator_can_transfer_a_stack(stack: StackUnderTest) -> N
     stack.world.patch(
         MARK, {"metadata": {"annotations": {"modelplane.ai/owner-uid": "another"}}}
     )
-    await another.apply(await another.plan(), objects.QUOTA_GROUP)
+    given = await another.plan()
+    assert given.found
+    await another.apply(given, objects.QUOTA_GROUP)
     quota = stack.world.get(
         "/api/v1/namespaces/dra-driver-nvidia-gpu/resourcequotas/allow-critical-pods"
     )

@@ -150,20 +150,31 @@ def test_a_service_that_never_had_a_control_cluster_leaves_no_route(
     assert asyncio.run(service.tear_down()) is not started
 
 
-@pytest.mark.parametrize("applied", [None, BACKEND])
+@pytest.mark.parametrize(
+    ("applied", "reset", "ends"),
+    [(None, False, True), (None, True, False), (BACKEND, False, False)],
+)
 def test_an_endpoint_that_never_had_a_control_cluster_leaves_no_backend(
-    monkeypatch: pytest.MonkeyPatch, applied: AppliedBackend | None
+    monkeypatch: pytest.MonkeyPatch,
+    applied: AppliedBackend | None,
+    *,
+    reset: bool,
+    ends: bool,
 ) -> None:
     temporal = Serverless(monkeypatch, id_of("ModelEndpoint"))
-    temporal.results = {"remove_endpoint_backend": NO_CONTROL_CLUSTER}
+    temporal.results = {
+        "remove_endpoint_backend": NO_CONTROL_CLUSTER,
+        "signal_many": SignalBatchResult(),
+    }
     published = PublishedEndpoint(
         applied=applied, backend_started=True, sequence=1, withdrawn=1
     )
     endpoint = ModelEndpointWorkflow(
-        EndpointState(uid="u", deletion_timestamp=DELETED, endpoint=published)
+        EndpointState(
+            uid="u", deletion_timestamp=DELETED, endpoint=published, reset=reset
+        )
     )
-    temporal.results["signal_many"] = SignalBatchResult()
-    assert asyncio.run(endpoint.tear_down()) is (applied is None)
+    assert asyncio.run(endpoint.tear_down()) is ends
 
 
 @pytest.mark.parametrize("connected", [False, True])
